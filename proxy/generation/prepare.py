@@ -49,6 +49,7 @@ class Plan:
     answers to all prompts together.
     engine_requests: what the engine is sent for the first choice of each prompt.
     prompt_text: of a chat, as the parser of its answer reads it; empty for other prompts.
+    may_think: the model may begin inside a thought that the prompt does not open.
     special_tokens: those whose text belongs to the answer, by id.
     """
 
@@ -59,6 +60,7 @@ class Plan:
     generations: int
     engine_requests: tuple[EngineRequest, ...]
     prompt_text: str
+    may_think: bool
     special_tokens: Mapping[int, bytes]
 
     def part(self, index: int) -> Part:
@@ -95,7 +97,8 @@ class Plan:
 
     def new_parser(self) -> OutputParser | None:
         """For one answer; None: all of it is text."""
-        return self.syntax.parser(self.request, self.prompt_text, self.format.tool_family)
+        prompt, family = self.prompt_text, self.format.tool_family
+        return self.syntax.parser(self.request, prompt, family, may_be_inside=self.may_think)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,6 +242,7 @@ class Preparation:
             shows_specials &= "special_text" in card.capabilities
             shows_specials |= not request.skips_special_tokens
         engine_requests: list[EngineRequest] = []
+        may_think = False
         try:
             if request.thinking_budget is not None and syntax.reasoning is None:
                 raise InvalidRequest(
@@ -255,6 +259,8 @@ class Preparation:
                     await self._gate.wait()
                 part = request if generations == 1 else request.part(index)
                 prompt = await self._prompts.written(part, card, syntax)
+                is_free = answer_format.guides.answer is None  # a guide has the thought's begin
+                may_think = is_free and prompt is not None and prompt.leaves_thought_out
                 engine_requests.append(
                     self._engine_request(part, card, prompt, answer_format, shows_specials, inputs)
                 )
@@ -271,6 +277,7 @@ class Preparation:
             generations=generations,
             engine_requests=tuple(engine_requests),
             prompt_text=text,
+            may_think=may_think,
             special_tokens=specials,
         )
 

@@ -13,6 +13,7 @@ from cachetools import LRUCache
 from typing_extensions import assert_never
 
 from proxy.domain.errors import ECHO_AT_MOST, ErrorCode, InvalidRequest
+from proxy.domain.image import Image
 from proxy.domain.model import ModelCard
 from proxy.domain.request import (
     ChatPrompt,
@@ -88,7 +89,7 @@ class PromptWriter:
             "control": control_tokens.of_card(card),
             "takes_callers_values": card.takes_template_values,
             "takes_templates": card.takes_templates,
-            "thinks": syntax.reasoning is not None,
+            "reasoning": syntax.reasoning,
             "words_tools": syntax.tools == GENERIC,
             "family": syntax.tools,
             "escapes": input_escapes(syntax.tools),
@@ -100,8 +101,8 @@ class PromptWriter:
                 return chat_template.rendered(
                     prompt, card.facts, tools, marks_at_most=FEW_MARKED_CHARACTERS, **options
                 )
-        if prompt.images:  # templates do not read them, only their places
-            prompt = replace(prompt, images=())
+        if prompt.images:  # templates do not read them
+            prompt = replace(prompt, images=(Image(place=prompt.place_of_image()),))
         try:
             return await self._sandbox.run(
                 request.caller, chat_template.rendered, prompt, card.facts, tools, **options

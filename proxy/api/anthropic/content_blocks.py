@@ -12,10 +12,12 @@ from pydantic import model_validator as validator
 from proxy.api.anthropic.tool_bodies import ToolChange
 from proxy.api.openai.field_types import (
     ListOf,
+    Only,
     RequestBody,
     checked_image,
     only_of_type,
     text_or_list,
+    type_of,
 )
 from proxy.api.openai.foreign_items import ForeignItem
 from proxy.api.openai.message_bodies import AsWritten
@@ -117,6 +119,8 @@ class ToolReferenceBlock(Block):
 
 
 CHANGES = ("tool_addition", "tool_removal")
+TEXT_SOURCES = ("text", "content")  # of documents
+DOCUMENT = "<document>\n{}\n</document>\n"
 
 
 def _kind(*kinds: str, is_foreign: Callable[[str], bool] = lambda kind: False) -> Discriminator:
@@ -126,9 +130,11 @@ def _kind(*kinds: str, is_foreign: Callable[[str], bool] = lambda kind: False) -
         kind = given.get("type") if isinstance(given, dict) else None
         if kind in CHANGES:
             return "<change>"
-        if isinstance(kind, str) and kind not in kinds and kind != "text" and is_foreign(kind):
+        if kind in kinds and (kind != "document" or type_of(given.get("source")) in TEXT_SOURCES):
+            return f"<{kind}>"
+        if isinstance(kind, str) and kind != "text" and is_foreign(kind):
             return "<foreign>"
-        return f"<{kind}>" if kind in kinds else "<text>"
+        return "<text>"
 
     return Discriminator(tag)
 
@@ -137,15 +143,56 @@ Text = Annotated[TextBlock, Tag("<text>")]
 Image = Annotated[ImageBlock, Tag("<image>")]
 Change = Annotated[ToolChange, Tag("<change>")]
 Foreign = Annotated[ForeignItem, Tag("<foreign>")]
-ResultPart = Annotated[
-    Text | Image | Annotated[ToolReferenceBlock, Tag("<tool_reference>")] | Foreign | Change,
-    _kind("image", "tool_reference", is_foreign=bool),
-]
-
-
 Words = Annotated[
     Annotated[str, Tag("<text>")] | Annotated[ListOf[TextBlock], Tag("<list>")],
     Discriminator(text_or_list),
+]
+
+
+class PlainTextSource(RequestBody):
+    type: Literal["text"]
+    media_type: Literal["text/plain"]
+    data: str
+
+
+class BlocksSource(RequestBody):
+    type: Literal["content"]
+    content: Words
+
+
+class Citations(RequestBody):
+    enabled: Annotated[bool, Only(False)] | None = None
+
+
+class DocumentBlock(Block):
+    """A document that is text. A PDF is a block of an unknown type: nothing here reads it."""
+
+    type: Literal["document"]
+    source: Annotated[PlainTextSource | BlocksSource, Field(discriminator="type")]
+    title: str | None = None
+    context: str | None = None
+    citations: Citations | None = None
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.source, PlainTextSource):
+            said = self.source.data
+        elif isinstance(self.source.content, str):
+            said = self.source.content
+        else:
+            said = "".join(block.text for block in self.source.content)
+        return DOCUMENT.format("\n".join(filter(None, (self.title, self.context, said))))
+
+
+Document = Annotated[DocumentBlock, Tag("<document>")]
+ResultPart = Annotated[
+    Text
+    | Image
+    | Document
+    | Annotated[ToolReferenceBlock, Tag("<tool_reference>")]
+    | Foreign
+    | Change,
+    _kind("image", "document", "tool_reference", is_foreign=bool),
 ]
 SystemWords = Annotated[
     Annotated[str, Tag("<text>")]
@@ -168,8 +215,8 @@ class ToolResultBlock(Block):
 
 
 UserPart = Annotated[
-    Text | Image | Annotated[ToolResultBlock, Tag("<tool_result>")] | Change | Foreign,
-    _kind("image", "tool_result", is_foreign=lambda kind: kind.endswith("_tool_result")),
+    Text | Image | Document | Annotated[ToolResultBlock, Tag("<tool_result>")] | Change | Foreign,
+    _kind("image", "document", "tool_result", is_foreign=lambda one: one.endswith("_tool_result")),
 ]
 AssistantPart = Annotated[
     Text
@@ -183,6 +230,7 @@ AssistantPart = Annotated[
 Part = (
     TextBlock
     | ImageBlock
+    | DocumentBlock
     | ToolResultBlock
     | ToolUseBlock
     | ThinkingBlock

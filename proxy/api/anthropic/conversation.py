@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from proxy.api.anthropic.content_blocks import (
     AnyMessage,
+    DocumentBlock,
     ImageBlock,
     Part,
     SystemMessage,
@@ -70,9 +71,9 @@ class Turn:
         for content in self.contents:
             parts = (content,) if isinstance(content, str) else content
             said = [
-                part.text if isinstance(part, (TextBlock, ForeignItem)) else part
+                part if isinstance(part, (str, ImageBlock)) else part.text
                 for part in parts
-                if isinstance(part, (str, TextBlock, ImageBlock, ForeignItem))
+                if isinstance(part, (str, TextBlock, DocumentBlock, ImageBlock, ForeignItem))
             ]
             if has_said and said:
                 yield BETWEEN
@@ -220,7 +221,9 @@ def _users(turn: Turn, images: list[Image]) -> Iterator[Message]:
 
 def _parts(
     result: ToolResultBlock,
-) -> Sequence[TextBlock | ImageBlock | ToolReferenceBlock | ForeignItem | ToolChange]:
+) -> Sequence[
+    TextBlock | ImageBlock | DocumentBlock | ToolReferenceBlock | ForeignItem | ToolChange
+]:
     return [] if result.content is None or isinstance(result.content, str) else result.content
 
 

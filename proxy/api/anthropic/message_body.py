@@ -7,6 +7,7 @@ Claude Code 2.1 and Anthropic's SDKs send by themselves is accepted.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from secrets import token_hex
 from typing import Annotated, Any, Literal
 
@@ -168,7 +169,7 @@ class CountTokensBody(RequestBody):
         )
         return self
 
-    @property
+    @cached_property
     def _offered(self) -> list[tuple[str, object]]:
         return list(offered(self.tools or (), tool_changes(self.messages)))
 

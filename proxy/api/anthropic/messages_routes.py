@@ -18,7 +18,7 @@ from proxy.api.anthropic.message_body import CountTokensBody, MessagesBody
 from proxy.api.anthropic.message_renderer import MESSAGE_EVENTS, MessageRenderer
 from proxy.api.http.answer import Answers, Exchange, protocol_names
 from proxy.api.http.authentication import caller_name
-from proxy.api.http.body_reader import BodyReader
+from proxy.api.http.body_reader import BodyReader, converted
 from proxy.api.http.own_headers import TAKES_HEADER, with_patience
 from proxy.api.http.typed_route import typed_router
 from proxy.api.openai.request_builder import FieldLimits
@@ -61,11 +61,11 @@ def routes(
     router = typed_router(bodies, "/v1/messages", tag="anthropic")
 
     async def exchange(http: Request, body: CountTokensBody) -> Exchange:
-        tools = body.callable_tools
-        limits.check_chat(body.messages, [tool for _, tool in tools])
+        tools = await converted(lambda: body.callable_tools)
+        await converted(limits.check_chat, body.messages, [tool for _, tool in tools])
         served = models.serving(body.model)
         body.check_choice(served.card)
-        request = body.to_domain(served, caller_name(http.scope))
+        request = await converted(body.to_domain, served, caller_name(http.scope))
         limits.check_stops("stop_sequences", request.stop)
         display = None if body.thinking is None else body.thinking.display
         paths = [path for path, _ in tools]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, Literal
 
@@ -15,9 +16,13 @@ ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.\-]{1,128}$")
 PLACEHOLDER = "DeferredToolPlaceholder"
 
 
+EXAMPLES = "Examples of its input:"
+
+
 class CustomTool(RequestBody):
-    """A tool of the caller's. The last four fields have no effect: all tools are known to the model
-    from the beginning, and inputs are streamed as they come.
+    """A tool of the caller's, whose description gets the examples. The last four fields have no
+    effect: all tools are known to the model from the beginning, and inputs are streamed as they
+    come.
     """
 
     name: ToolName
@@ -25,15 +30,18 @@ class CustomTool(RequestBody):
     type: Literal["custom"] | None = None
     description: str | None = None
     strict: bool | None = None
+    input_examples: ListOf[dict[str, Any]] | None = None
     allowed_callers: ListOf[Annotated[str, Only("direct")]] | None = None
     defer_loading: bool | None = None
     eager_input_streaming: bool | None = None
     cache_control: Any = None
 
     def to_domain(self) -> Tool:
+        examples = [json.dumps(one, ensure_ascii=False) for one in self.input_examples or ()]
+        words = "\n".join((EXAMPLES, *examples)) if examples else ""
         return Tool(
             name=self.name,
-            description=self.description,
+            description="\n\n".join(filter(None, (self.description, words))) or None,
             parameters=self.input_schema,
             is_strict=bool(self.strict),
         )

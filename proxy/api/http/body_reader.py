@@ -6,9 +6,10 @@ import asyncio
 import codecs
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 import structlog
 from fastapi import Request
@@ -25,7 +26,12 @@ from proxy.domain.record import StageName, running_record
 from proxy.domain.sandbox import Sandbox, TooCostly
 
 Body = TypeVar("Body", bound=BaseModel)
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 JSON_TYPE = "application/json"
+
+is_large: ContextVar[bool] = ContextVar("is_large", default=False)
+"""Whether the running request's body, or what it names, was parsed in the sandbox."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +138,7 @@ class BodyReader:
 
         Raises RateLimited: there is no room.
         """
+        is_large.set(False)  # a connection has many messages
         message = ArrivingBody(self._in_flight, lambda: None)
         message.complete()
         message.add(len(data))
@@ -149,12 +156,24 @@ class BodyReader:
         """
         if len(data) > self.limits.bytes or json_shape.is_cheap(data):
             return parse(data, kind, limits=self.limits)
+        is_large.set(True)
         try:
             return await self._sandbox.run(caller, parse, data, kind, limits=self.limits)
         except TooCostly as error:
             raise InvalidRequest(
                 f"The body cannot be checked: {error}.", code=ErrorCode.INVALID_JSON, param=None
             ) from error
+
+
+async def converted(
+    function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+) -> Result:
+    """Calls a function that converts the running request's body: in a thread if the body is large,
+    since that takes half as long as to parse it. Values would cost more to send from the sandbox.
+    """
+    if is_large.get():
+        return await asyncio.to_thread(function, *args, **kwargs)
+    return function(*args, **kwargs)
 
 
 def _check_headers(request: Request, limits: BodyLimits) -> None:

@@ -143,8 +143,8 @@ def check_own_names(names: Iterable[tuple[str, str]]) -> None:
         seen.add(name)
 
 
-# Types of tools that some protocol has here: the document's schema of others excludes them.
-USABLE_TOOLS = ("function", "custom", "namespace", "tool_search")
+# Types of tools that every protocol has here: the document's schema of others excludes them.
+USABLE_TOOLS = ("function", "custom")
 
 
 class DroppedTool(RequestBody):
@@ -298,11 +298,6 @@ Text = Annotated[
     Annotated[str, Tag("<text>")] | Annotated[ListOf[TextPart], Tag("<list>"), Field(min_length=1)],
     Discriminator(text_or_list),
 ]
-# Content that may have no parts: clients drop parts that are not text, which may be all of them.
-AnyText = Annotated[
-    Annotated[str, Tag("<text>")] | Annotated[ListOf[TextPart], Tag("<list>")],
-    Discriminator(text_or_list),
-]
 
 
 LONGEST_LINK = 2_048  # characters
@@ -348,14 +343,14 @@ class ImageUrl(RequestBody):
 
 
 class ImagePart(PartBody):
-    """A part of a user's message that is an image."""
+    """A part of a user's message, or of a tool's result, that is an image."""
 
     type: Literal["image_url"]
     image_url: ImageUrl
     text: ClassVar[str] = ""
 
-    def to_domain(self) -> Image:
-        return image_of(self.image_url.url)
+    def to_domain(self, place: str) -> Image:
+        return image_of(self.image_url.url, place)
 
 
 class RefusalPart(RequestBody):
@@ -387,6 +382,11 @@ UsersPart = Annotated[
 UsersText = Annotated[
     Annotated[str, Tag("<text>")]
     | Annotated[ListOf[UsersPart], Tag("<list>"), Field(min_length=1)],
+    Discriminator(text_or_list),
+]
+# Content of a tool's result. It may have no parts: clients drop what they cannot send.
+ResultText = Annotated[
+    Annotated[str, Tag("<text>")] | Annotated[ListOf[UsersPart], Tag("<list>")],
     Discriminator(text_or_list),
 ]
 AnswerPart = Annotated[

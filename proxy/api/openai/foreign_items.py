@@ -15,7 +15,7 @@ LONGEST, SMALLEST, DEEPEST = 4_000, 8, 8  # characters in all, and of each membe
 # Types that a protocol has here: the document's schema of others excludes them.
 KNOWN = (
     *("text", "image", "thinking", "redacted_thinking", "tool_use", "tool_result"),
-    *("tool_reference", "tool_addition", "tool_removal"),
+    *("tool_reference", "tool_addition", "tool_removal", "document"),
     *("message", "reasoning", "item_reference", "compaction", "additional_tools"),
     *("function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"),
     *("tool_search_call", "tool_search_output", "input_text", "input_image", "output_text"),

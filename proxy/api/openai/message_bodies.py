@@ -16,12 +16,12 @@ from proxy.api.http import json_shape
 from proxy.api.http.validation_errors import FieldError
 from proxy.api.openai.field_types import (
     AnswerText,
-    AnyText,
     AtMostMessages,
     ImagePart,
     ListOf,
     Only,
     RequestBody,
+    ResultText,
     Text,
     TextPart,
     UsersText,
@@ -206,7 +206,7 @@ class ToolResultBody(MessageFields):
     """Its content may be missing: a function may return nothing."""
 
     role: Literal["tool"]
-    content: AnyText = ""
+    content: ResultText = ""
     tool_call_id: AsWritten
     name: AsWritten | None = None
 
@@ -237,21 +237,35 @@ MessageBody = Annotated[
 
 
 def to_domain(bodies: Sequence[MessageBody]) -> tuple[tuple[Message, ...], tuple[Image, ...]]:
-    """The messages of a chat, and all of their images.
+    """The messages of a chat, and all of their images. Those of tools' results stand in a user's
+    message behind them: templates show images only there.
 
     Raises:
         InvalidRequest: it has more than MOST_IMAGES.
     """
-    messages, images = [], []
-    for body in bodies:
+    messages, images = list[Message](), list[Image]()
+    shown = 0  # images of the results before
+    for at, body in enumerate(bodies):
         message = body.to_domain()
-        if isinstance(body, UserBody) and not isinstance(body.content, str):
-            found = [part for part in body.content if isinstance(part, ImagePart)]
-            images += [part.to_domain() for part in found]
-            if found:
+        is_result = isinstance(body, ToolResultBody)
+        if shown and not is_result:
+            messages.append(_showing(shown))
+            shown = 0
+        if isinstance(body, (UserBody, ToolResultBody)) and not isinstance(body.content, str):
+            found = [
+                part.to_domain(f"messages[{at}].content[{index}]")
+                for index, part in enumerate(body.content)
+                if isinstance(part, ImagePart)
+            ]
+            images += found
+            if is_result:
+                shown += len(found)
+            elif found:
                 parts = (part.text if isinstance(part, TextPart) else None for part in body.content)
                 message = replace(message, parts=tuple(parts))
         messages.append(message)
+    if shown:
+        messages.append(_showing(shown))
     if len(images) > MOST_IMAGES:
         raise InvalidRequest(
             f"Invalid value for 'messages': at most {MOST_IMAGES} images are allowed, "
@@ -260,6 +274,11 @@ def to_domain(bodies: Sequence[MessageBody]) -> tuple[tuple[Message, ...], tuple
             param="messages",
         )
     return tuple(messages), tuple(images)
+
+
+def _showing(count: int) -> Message:
+    """The message of a user that has images of tools' results."""
+    return Message(role="user", content="", parts=(None,) * count, result_images=count)
 
 
 def check_tool_history(

@@ -12,6 +12,7 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from proxy.api.http.answer import Exchange, Renderer, protocol_names
+from proxy.api.http.body_reader import converted
 from proxy.api.http.own_headers import with_patience
 from proxy.api.openai.answer_extras import ExtrasRenderer, prompt_annotations
 from proxy.api.openai.chat_body import ChatCompletionBody
@@ -153,7 +154,7 @@ class RequestBuilder:
         body, served = self.resolved(body, "prompt_token_ids")
         if body.tool_choice is not None or body.dropped:
             body.check_choice(served.card.server_tools.tools)
-        request = body.to_domain(caller)
+        request = await converted(body.to_domain, caller)
         renderer = ChatRenderer(body, request, served.card, self._reasoning_fields)
         return await self.exchange(body, request, served, renderer)
 

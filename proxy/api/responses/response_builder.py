@@ -11,7 +11,7 @@ import structlog
 from pydantic import RootModel
 
 from proxy.api.http.answer import Exchange, protocol_names
-from proxy.api.http.body_reader import BodyReader
+from proxy.api.http.body_reader import BodyReader, converted
 from proxy.api.openai.request_builder import FieldLimits, RequestBuilder
 from proxy.api.responses.conversation import conversation, turns
 from proxy.api.responses.input_items import (
@@ -278,14 +278,14 @@ class ResponseBuilder:
         if continued is None:
             items = await self._input(body, caller, before)
             with protocol_names(lambda: NAMES):
-                offered = [one.listed.body for one in self._offer(body, items).tools.values()]
-                self._limits.check_chat(items, offered)
+                offer = await converted(self._checked_offer, body, items)
             kept = ItemList.model_construct([*items] if keeps or keeps_input else [])
-            given = kept.model_dump_json(exclude_none=True).encode()
+            given = (await converted(kept.model_dump_json, exclude_none=True)).encode()
         else:
             given = continued.input
             items = await self.responses.items(given, caller)
-        exchange = await self._exchange(body, served, items, caller, continued)
+            offer = await converted(self._offer, body, items)
+        exchange = await self._exchange(body, served, items, caller, offer, continued)
         if body.truncation == "auto" and continued is None:
             exchange = await self._fitting(exchange, body, served, items, caller)
         renderer = exchange.renderer
@@ -315,13 +315,13 @@ class ResponseBuilder:
         served: ServedModel,
         items: Sequence[AnyItem],
         caller: str,
+        offer: Offer,
         continued: Continued | None = None,
     ) -> Exchange:
-        offer = self._offer(body, items)
         servers = () if body.server_tools is False else served.card.server_tools.tools
         offer.check(body.tool_choice, servers)
         before = len(items) - len(items_of(body.input))
-        messages, images = conversation(body.instructions, items, offer, before)
+        messages, images = await converted(conversation, body.instructions, items, offer, before)
         request = body.to_domain(caller, offer, messages, images)
         if served.card.server_tools.tools and body.server_tools is not False:
             request = replace(request, reports_server_calls=True)
@@ -355,8 +355,9 @@ class ResponseBuilder:
             trials += 1
             middle = (low + high) // 2
             cut = cuts[middle]
-            kept = [item for item in items[:cut] if _is_instruction(item)]
-            trial = await self._exchange(body, served, [*kept, *items[cut:]], caller)
+            kept = [*filter(_is_instruction, items[:cut]), *items[cut:]]
+            offer = await converted(self._offer, body, kept)
+            trial = await self._exchange(body, served, kept, caller, offer)
             if await self._fits(trial):
                 found, high = trial, middle - 1
             else:
@@ -367,6 +368,12 @@ class ResponseBuilder:
         kinds = (AdditionalToolsItem, SearchOutputItem)
         added = [one.tools for one in items if isinstance(one, kinds)]
         return Offer.of(body.tools or (), added, self._limits.tools)
+
+    def _checked_offer(self, body: ResponseBody, items: Sequence[AnyItem]) -> Offer:
+        """Raises InvalidRequest: there are too many items or tools."""
+        offer = self._offer(body, items)
+        self._limits.check_chat(items, [one.listed.body for one in offer.tools.values()])
+        return offer
 
     async def _fits(self, exchange: Exchange) -> bool:
         try:

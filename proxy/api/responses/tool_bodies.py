@@ -14,7 +14,8 @@ from functools import partial
 from itertools import chain
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, StringConstraints, Tag
+from pydantic import ConfigDict, Discriminator, Field, StringConstraints, Tag
+from pydantic.config import JsonDict
 
 from proxy.api.openai.field_types import (
     DroppedTool,
@@ -115,6 +116,18 @@ PlainTool = Annotated[
 ]
 
 
+_NAMESPACE: JsonDict = {"properties": {"type": {"const": "namespace"}}}
+_SEARCH: JsonDict = {"properties": {"type": {"const": SEARCH}, "execution": {"const": "client"}}}
+
+
+class OtherTool(DroppedTool):
+    """The document's schema excludes what AnyTool has besides functions and custom tools."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"not": {"anyOf": [_NAMESPACE, {**_SEARCH, "required": ["execution"]}]}}
+    )
+
+
 class NamespaceTool(RequestBody):
     """Functions and custom tools of one origin, such as an MCP server of the caller's."""
 
@@ -129,7 +142,7 @@ AnyTool = Annotated[
     | Annotated[FreeTextTool, Tag("<custom>")]
     | Annotated[NamespaceTool, Tag("<namespace>")]
     | Annotated[ClientSearch, Tag("<search>")]
-    | Dropped,
+    | Annotated[OtherTool, Tag("<dropped>")],
     Discriminator(_kind_of_tool),
 ]
 Usable = FunctionTool | FreeTextTool | ClientSearch
@@ -208,6 +221,7 @@ class Offer:
     tools: dict[str, Offered] = field(default_factory=dict)
     dropped: tuple[str, ...] = ()
     _names: dict[Key, str] = field(default_factory=dict)
+    _numbers: dict[str, int] = field(default_factory=dict)  # the last one behind each name
 
     @classmethod
     def of(cls, body: Sequence[object], added: Sequence[Sequence[object]], most: int) -> Offer:
@@ -247,10 +261,10 @@ class Offer:
         return "\n".join(self.name(*one.key) for one in _each(tools)) or "No tool was found."
 
     def _own_name(self, name: str) -> str:
-        taken, number = name, 1
+        taken, stem = name, name[: LONGEST_NAME - 4]
         while taken in self.tools:
-            number += 1
-            taken = f"{name[: LONGEST_NAME - 4]}_{number}"
+            self._numbers[stem] = self._numbers.get(stem, 1) + 1
+            taken = f"{stem}_{self._numbers[stem]}"
         return taken
 
     def domain_choice(self, choice: object) -> ToolChoice:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Callable
 
-from proxy.domain.events import AnyDelta
+from proxy.domain.events import AnyDelta, ReasoningDelta
 from proxy.domain.output import FinishReason
 from proxy.domain.request import GenerationRequest
 from proxy.generation.choice.choice_cost import ChoiceCost
@@ -62,6 +62,7 @@ class AnswerText:
         "_parser",
         "_passed",
         "_stops",
+        "_undecided",
         "_unsent",
         "push_together",
     )
@@ -88,6 +89,7 @@ class AnswerText:
         self._is_named = request.tool_choice.is_named
         self._passed: list[str] = []  # a delta may have tens of thousands of tokens
         self._found: list[AnyDelta] = []
+        self._undecided = 0  # tokens that belong to a thought, if one is found
 
     @property
     def stop(self) -> str | None:
@@ -152,7 +154,13 @@ class AnswerText:
         if self._parser is None:
             self._passed.append(self._stops.push(text))
             return
-        was_thinking = self._parser.is_thinking
-        if text:
-            self._found += self._parser.push(text)
-        self._cost.reasoning += is_token and (was_thinking or self._parser.is_thinking)
+        was_thinking, was_undecided = self._parser.is_thinking, self._parser.is_undecided
+        found = self._parser.push(text) if text else []
+        self._found += found
+        thinks = was_thinking or self._parser.is_thinking
+        if was_undecided:
+            self._undecided += is_token
+            if thinks or (found and isinstance(found[0], ReasoningDelta)):
+                self._cost.reasoning += self._undecided
+        else:
+            self._cost.reasoning += is_token and thinks

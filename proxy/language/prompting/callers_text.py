@@ -41,10 +41,13 @@ class Placement(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RenderedPrompt:
-    """plain_spans: the places of callers' tokens, packed by domain.plain_spans."""
+    """plain_spans: the places of callers' tokens, packed by domain.plain_spans.
+    leaves_thought_out: see `ReasoningParser.is_left_out`.
+    """
 
     text: str
     plain_spans: bytes = b""
+    leaves_thought_out: bool = False
 
 
 class TooLongToMark(Exception):

@@ -32,7 +32,7 @@ from proxy.language.prompting.template_forms import Forms, shaped, tool_body
 from proxy.language.prompting.template_probes import found_forms
 from proxy.language.structured.escaped_grammar import IN_JSON, IN_MARKUP, Escapes
 from proxy.language.syntax.call_syntax import INPUT, INPUT_SCHEMA
-from proxy.language.syntax.families import tool_family
+from proxy.language.syntax.families import reasoning_family, tool_family
 
 EFFORT, VERBOSITY, NONE = "reasoning_effort", "verbosity", "none"
 # The variable's name for Qwen3, GLM and Nemotron; for DeepSeek V3.1, Kimi and Granite.
@@ -53,7 +53,7 @@ def rendered(
     marks_at_most: int | None = None,
     takes_callers_values: bool = False,
     takes_templates: bool = False,
-    thinks: bool = False,
+    reasoning: str | None = None,
     words_tools: bool = False,
     escapes: Escapes = IN_JSON,
     family: str | None = None,
@@ -67,7 +67,7 @@ def rendered(
     Args:
         control: tokens that must stay plain text where a caller's text spells them.
         marks_at_most: the longest prompt, in characters, that is searched for these tokens.
-        thinks: the model reasons before it answers.
+        reasoning: the family of the model's reasoning; None where it does not reason.
         words_tools: the model's template has no words for tools, see generic_tools.
         escapes: how inputs of custom tools are written, see _as_function.
         family: of the model's tool calls, for templates that have no place for calls.
@@ -84,7 +84,7 @@ def rendered(
     if template is None:
         template, of_tools = facts.chat_template, facts.tool_template
         if of_tools is not None and (
-            tools or (template and _unsupported_history(prompt.messages, template))
+            tools or (template and _unsupported_history(prompt.messages, template, prompt))
         ):
             template = of_tools
     if template is None:
@@ -95,7 +95,7 @@ def rendered(
         )
     values = prompt.template_values
     if values.get(EFFORT) == NONE:
-        values = _without_thinking(prompt, variables(template), thinks=thinks)
+        values = _without_thinking(prompt, variables(template), thinks=reasoning is not None)
     if values or prompt.callers_values:
         _check_values(prompt.callers_values, values, template, takes_callers_values)
     forms = (known_forms or {}).get(template) or forms_of(template)
@@ -110,7 +110,7 @@ def rendered(
         turns = with_written_calls(turns, tool_family(family).call_syntax)
     if tools and not has_words:
         raise _unsupported("The model's chat template does not use 'tools'.", "tools")
-    if (refusal := _unsupported_history(turns, template)) is not None:
+    if (refusal := _unsupported_history(turns, template, prompt)) is not None:
         raise refusal
     messages = shaped(turns, forms, has_tools=bool(tools))
     if prompt.continues_last:
@@ -126,7 +126,14 @@ def rendered(
         "tools": [tool_body(tool, forms) for tool in tools] or forms.without_tools,
     }
     write = partial(_written, prompt, facts, template)
-    return protected(write, callers, control, at_most=marks_at_most)
+    found = protected(write, callers, control, at_most=marks_at_most)
+    if reasoning is not None and prompt.messages[-1].role == "tool":
+        asked = shaped((Message(role="user", content="?"),), forms)
+        with suppress(InvalidRequest):
+            usual = write({**callers, "messages": asked, "tools": forms.without_tools})
+            is_left_out = reasoning_family(reasoning).is_left_out(found.text, usual)
+            found = replace(found, leaves_thought_out=is_left_out)
+    return found
 
 
 def _as_function(tool: Tool, escapes: Escapes) -> Tool:
@@ -275,9 +282,11 @@ def _unsupported(message: str, param: str) -> InvalidRequest:
     return InvalidRequest(message, code=ErrorCode.UNSUPPORTED_PARAMETER, param=param[:ECHO_AT_MOST])
 
 
-def _unsupported_history(messages: Sequence[Message], template: str) -> InvalidRequest | None:
+def _unsupported_history(
+    messages: Sequence[Message], template: str, prompt: ChatPrompt
+) -> InvalidRequest | None:
     """The error for the first tool call, result or image that the template cannot render; None if
-    it can render all.
+    it can render all. messages: the prompt's, in words where the template has none for tools.
     """
     for at, message in enumerate(messages):
         if message.tool_calls and "tool_calls" not in template:
@@ -287,7 +296,7 @@ def _unsupported_history(messages: Sequence[Message], template: str) -> InvalidR
             path = f"messages[{at}].role"
             return _unsupported("The model's chat template has no role 'tool'.", path)
         if message.parts and "image" not in template:
-            path = f"messages[{at}].content[{message.parts.index(None)}]"
+            path = prompt.place_of_image()
             return _unsupported("The model's chat template has no place for an image.", path)
     return None
 

@@ -22,7 +22,8 @@ _MOST_HELD = 8_192  # characters behind a closing mark after which the call does
 class ValueMarks:
     """end: closes a value. key_begin, key_end: around the next key. after: what else may follow a
     value. call_ends: with what may follow each; they end a value that is not closed, and a line
-    break before them, too. has_lines: a line break before `end` belongs to it.
+    break before them, too. has_lines: a line break before `end` belongs to it. any_end: around the
+    word of a closing mark, where a wrong one ends the value, too.
     """
 
     end: str
@@ -31,13 +32,15 @@ class ValueMarks:
     after: tuple[str, ...]
     call_ends: tuple[tuple[str, tuple[str, ...]], ...]
     has_lines: bool = False
+    any_end: tuple[str, str] = ("", "")
     gap: re.Pattern[str] = SPACE
 
     @property
     def all(self) -> tuple[str, ...]:
-        end, others = self.end[:-1], (self.key_begin, *(end for end, _ in self.call_ends))
+        calls = (one for one, _ in self.call_ends)
+        end, others = self.end[:-1], (self.key_begin, self.any_end[0], *calls)
         lines = (end, *others) if self.has_lines else others
-        return (end, *others, *(f"\n{one}" for one in lines))
+        return (end, *others, *(f"\n{one}" for one in lines if one))
 
 
 class BareValue:
@@ -107,6 +110,15 @@ class BareValue:
             is_key = is_key and (mark != bare or not marks.has_lines)
             self._is_nested |= not is_key and not key.startswith("/")
             return (0 if is_key else None), False
+        if bare == marks.any_end[0]:
+            if mark != bare or self._is_nested:  # a line break before it belongs to the value
+                return None, False
+            length += len((yield from reader.ahead(length, _MISSPELT, _MOST_IN_KEY)))
+            last = (yield from reader.look(length + len(marks.any_end[1])))[length:]
+            if last != marks.any_end[1] and reader.ends_at(length + len(last)):
+                raise CutOff
+            length += len(last) if last == marks.any_end[1] else 0
+            return (length if (yield from self._continues(length)) else None), False
         if bare != marks.end[:-1]:
             after = dict(marks.call_ends)[bare]
             found = yield from reader.follows(length, after, marks.gap)
@@ -117,16 +129,27 @@ class BareValue:
         if not has_last and reader.ends_at(length):
             raise CutOff
         length += has_last
-        found = yield from reader.follows(length, (marks.key_begin, *marks.after), marks.gap)
         is_right = has_last and not wrong
-        if found == marks.key_begin and self._is_nested:
+        is_end = yield from self._continues(length, is_certain=is_right)
+        return (length if is_end else None), is_right
+
+    def _continues(self, length: int, *, is_certain: bool = False) -> Steps[bool]:
+        """Whether the call continues, or ends, behind a closing mark, which is `length` long.
+
+        Raises CutOff: the text ends there, and the mark is not certain to be one.
+        """
+        marks, reader = self._marks, self._reader
+        found = yield from reader.follows(length, (marks.key_begin, *marks.after), marks.gap)
+        if found == marks.key_begin:
             begin = yield from self._offset(length, found)
             key = yield from reader.ahead(begin, _KEY, _MOST_IN_KEY)
-            found = found if self._is_next(key.strip()) else None
-        if found == "" and not is_right:
+            if key.startswith("/"):  # a closing mark may begin as a key does
+                found = yield from reader.follows(length, marks.after, marks.gap)
+            elif self._is_nested:
+                found = found if self._is_next(key.strip()) else None
+        if found == "" and not is_certain:
             raise CutOff
-        is_end = found is not None
-        return (length if is_end else None), is_right
+        return found is not None
 
     def _offset(self, start: int, mark: str) -> Steps[int]:
         """Where `mark` ends, which follows white space from `start` on."""

@@ -402,7 +402,7 @@ class Glm45Parser(MarkupCalls):
 class Qwen3CoderParser(MarkupCalls):
     """Qwen 3 Coder, Nemotron Nano 3: `<function=f><parameter=city>Paris</parameter></function>`.
 
-    Each call in a `<tool_call>` of its own, which the model sometimes forgets.
+    Each call in a `<tool_call>` of its own, which models forget; in Functionary 3.1 it holds JSON.
     """
 
     sections = (("<tool_call>", "</tool_call>"),)
@@ -426,7 +426,10 @@ class Qwen3CoderParser(MarkupCalls):
         separator="\n",
         trigger="<tool_call>",
     )
-    template_marks: ClassVar[TemplateMarks] = (("<function=", "<parameter="),)
+    template_marks: ClassVar[TemplateMarks] = (
+        ("<function=", "<parameter="),
+        ("<function=", "start_tag"),
+    )
 
 
 class MimoParser(Qwen3CoderParser):

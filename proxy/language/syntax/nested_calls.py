@@ -93,6 +93,7 @@ class NestedCalls(SectionCalls):
     key_tail: ClassVar[str] = ">"
     # What every value ends with, also one that turns out to hold elements; "" for its own end.
     value_stop: ClassVar[str] = ""
+    any_end: ClassVar[tuple[str, str]] = ("", "")  # as ValueMarks'
     # Names of an element that holds all arguments, unless the tool has an argument of that name.
     wrappers: ClassVar[tuple[str, ...]] = ()
     # The types of a value that neither says its type nor is listed in the schema.
@@ -203,12 +204,13 @@ class NestedCalls(SectionCalls):
                 raise Broken(lost)
             return None
         parts: list[str] = []
-        lost, is_whole = "", not self.value_stop
+        lost, is_whole = "", False
         if self.value_stop:
             yield from self._until(self.value_stop, parts.append)
             is_whole = yield from self._reader.accept(element.end)
-        else:
+        if not is_whole and (not self.value_stop or (is_argument and "".join(parts).strip())):
             lost = yield from self._bare_value(element.end, inner).read(parts.append)
+            is_whole = True
         text = "".join(parts)
         if is_whole:
             if not (is_wrapper and self._has_joined(text)):
@@ -248,6 +250,7 @@ class NestedCalls(SectionCalls):
             key_end=self.key_tail,
             after=(inner.end, *sections.values()),
             call_ends=(*ends, *((one, starts) for one in sections.values())) if is_argument else (),
+            any_end=self.any_end if is_argument else ("", ""),
         )
         return BareValue(self._reader, marks, lambda key: is_argument and self._is_next_key(key))
 
@@ -579,6 +582,7 @@ class KimiK3Parser(AttributeCalls):
     call_end = f"{_CLOSE}call{_SEP}"
     element_begin = f"{_OPEN}argument "
     element_end = f"{_CLOSE}argument{_SEP}"
+    any_end = (_CLOSE, _SEP)
     start_end = _SEP
     name_attribute, key_attribute, key_head = "tool", "key", 'key="'
     holds: ClassVar[Mapping[str, str]] = dict.fromkeys(
@@ -673,6 +677,7 @@ class MiniMaxM3Parser(NestedCalls):
     call_end = f"{_NAMESPACE}</invoke>"
     element_begin = f"{_NAMESPACE}<"
     value_stop = _NAMESPACE
+    any_end = (f"{_NAMESPACE}</", ">")
     unlisted_types = frozenset({"string", "null"})
     inner_marks = (call_end, _NAMESPACE)
     call_syntax = CallSyntax(

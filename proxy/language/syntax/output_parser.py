@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 from proxy.domain.events import (
     AnyDelta,
@@ -56,6 +57,10 @@ class OutputParser:
         return self._reasoning is not None and self._reasoning.is_thinking
 
     @property
+    def is_undecided(self) -> bool:
+        return self._reasoning is not None and self._reasoning.is_undecided
+
+    @property
     def pending(self) -> int:
         """How many characters were pushed that may be text or a mark of the reasoning."""
         return 0 if self._reasoning is None else self._reasoning.pending
@@ -103,11 +108,12 @@ class OutputParser:
 
     def _try(self, text: str) -> None:
         """Reads calls of text that is held; "": they are a part of the thought."""
-        if not text or self._tools is None:
+        if not text or self._tools is None or self._reasoning is None:
             self._trial = None
             return
         if self._trial is None:
-            self._trial, self._on_trial = self._tools.another(), []
+            code = copy(self._reasoning.thought_code)
+            self._trial, self._on_trial = self._tools.another(code), []
         self._on_trial += self._trial.push(text)
 
     def _drafted(self, trial: ToolParser, draft: str) -> list[AnyDelta]:

@@ -54,13 +54,19 @@ class CardSyntax:
         return self.tool_specials if looks_for_calls(request) else self.chat_specials
 
     def parser(
-        self, request: GenerationRequest, prompt: str, family: str | None
+        self,
+        request: GenerationRequest,
+        prompt: str,
+        family: str | None,
+        *,
+        may_be_inside: bool = False,
     ) -> OutputParser | None:
         """The parser for one answer; None where the whole answer is text.
 
         Args:
             prompt: the rendered prompt.
             family: the name of the family whose parser reads calls; None to read none.
+            may_be_inside: as a ReasoningParser's.
         """
         if not isinstance(request.prompt, ChatPrompt):
             return None
@@ -86,9 +92,12 @@ class CardSyntax:
             inputs = CustomInputs(custom) if custom else None
         reasoning = None
         if self.reasoning_parser is not None:
+            begun = request.prompt.answer_prefix
             reasoning = self.reasoning_parser.behind(
-                prompt, request.prompt.answer_prefix, tool_starts=starts
+                prompt, begun, may_be_inside=may_be_inside, tool_starts=starts
             )
+            if tools is not None:
+                tools.strays = self.reasoning_parser.tags()
         most_calls = None if request.calls_in_parallel else 1
         return OutputParser(reasoning, tools, inputs=inputs, most_calls=most_calls)
 

@@ -65,6 +65,8 @@ class ReasoningSyntax:
 
 # Characters of an open thought that are held back behind a call's mark: more than a call has.
 MOST_HELD = 262_144
+# Characters of an answer that are held back until it is known whether a thought comes first.
+MOST_UNDECIDED = 4_096
 
 
 class ReasoningParser(PushParser[ReasoningEvent]):
@@ -79,7 +81,10 @@ class ReasoningParser(PushParser[ReasoningEvent]):
 
     Args:
         is_inside: the prompt has opened the reasoning already, see `opens_in`.
+        may_be_inside: it has not, but the model may write as if it had, see `is_left_out`.
         tool_starts: marks that open tool calls and never occur in text.
+
+    is_undecided: what was pushed so far is a thought if its end comes soon, else it is text.
 
     on_held: called with what is held back, piece by piece, and with "" when it turns out to be a
         part of the thought.
@@ -99,13 +104,21 @@ class ReasoningParser(PushParser[ReasoningEvent]):
     # Alternatives: a chat template that contains all marks of one of them belongs to the family.
     template_marks: ClassVar[tuple[tuple[str, ...], ...]] = ()
 
-    def __init__(self, *, is_inside: bool = False, tool_starts: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        is_inside: bool = False,
+        may_be_inside: bool = False,
+        tool_starts: Sequence[str] = (),
+    ) -> None:
         super().__init__()
         self._is_inside = is_inside
+        self.is_undecided = may_be_inside and not is_inside
         self._tool_starts = tuple(tool_starts)
         self._blank: list[str] | None = None
         self._held: list[str] = []
         self._code = CodeSpans()
+        self.thought_code = CodeSpans()  # of the thought before what is held
         self.draft = ""
         self.on_held: PassOn = _ignore
         self.is_thinking = is_inside
@@ -136,12 +149,33 @@ class ReasoningParser(PushParser[ReasoningEvent]):
         return prompt_tail.rstrip().endswith(cls.starts)
 
     @classmethod
-    def behind(cls, prompt: str, begun: str = "", *, tool_starts: Sequence[str] = ()) -> Self:
+    def is_left_out(cls, prompt: str, usual: str) -> bool:
+        """Whether the prompt neither opens nor ends the thought that `usual` opens, which is the
+        prompt of a user's message.
+        """
+        ends = (*cls.starts, *cls.ends, *cls.wrappers)
+        return cls.opens_in(usual) and not prompt.rstrip().endswith(ends)
+
+    @classmethod
+    def tags(cls) -> tuple[str, ...]:
+        """The ends that are no words of a language."""
+        return tuple(end for end in cls.ends if not end[0].isalpha())
+
+    @classmethod
+    def behind(
+        cls,
+        prompt: str,
+        begun: str = "",
+        *,
+        may_be_inside: bool = False,
+        tool_starts: Sequence[str] = (),
+    ) -> Self:
         """A parser for what follows the prompt. `begun`: the answer's first words, if the prompt
         ends with them.
         """
         before = prompt.removesuffix(begun.lstrip())
-        parser = cls(is_inside=cls.opens_in(before), tool_starts=tool_starts)
+        is_inside = cls.opens_in(before)
+        parser = cls(is_inside=is_inside, may_be_inside=may_be_inside, tool_starts=tool_starts)
         parser.push(begun.rstrip())
         parser._reader.rest()  # a partial mark: the caller has it already
         parser._held.clear()
@@ -160,12 +194,17 @@ class ReasoningParser(PushParser[ReasoningEvent]):
     def _keep(self, text: str) -> None:
         self._held.append(text)
         self.on_held(text)
+        self.thought_code.read(text)
 
-    def _hold(self, ends: tuple[str, ...]) -> Steps[str]:
+    def _hold(self, ends: tuple[str, ...], own_end: str = "") -> Steps[str]:
         """Holds back the thought from here on. Returns its end, "" where the answer ends, or where
-        enough was held.
+        enough was held. own_end: the one that closes a call, too, where the answer ends with both.
         """
         mark = yield from self._reader.until(delimiters(ends), self._keep, most=MOST_HELD)
+        is_whole = mark == own_end and "".join(self._held).rstrip().endswith("}")
+        if mark and is_whole and (yield from self._reader.follows(len(mark), ())) == "":
+            self._keep(self._reader.rest())
+            mark = ""
         held = "".join(self._held)
         self._held.clear()
         if mark or not self._reader.may_end_in(""):
@@ -185,7 +224,11 @@ class ReasoningParser(PushParser[ReasoningEvent]):
         self._emit_text(text)
 
     def _begin_reasoning(self) -> None:
-        self._blank = None
+        self._blank, self.thought_code = None, CodeSpans()
+
+    def _think(self, text: str) -> None:
+        self.thought_code.read(text)
+        self._emit_reasoning(text)
 
     def _emit_reasoning(self, text: str) -> None:
         """Emits reasoning without the white space at its begin and its end: white space waits
@@ -216,16 +259,12 @@ class TaggedReasoning(ReasoningParser):
     # A word behind the start tag, which belongs to it.
     label: ClassVar[str] = ""
 
-    @property
-    def tags(self) -> tuple[str, ...]:
-        """The ends that are no words of a language."""
-        return tuple(end for end in self.ends if not end[0].isalpha())
-
     def _parse(self) -> Steps[None]:
         is_inside = self._is_inside or (yield from self._opens())
         if not is_inside:
             yield from self._lost_end()
-        marks = delimiters((*(self.starts + self.tags if self.is_anywhere else ()), *self.wrappers))
+        anywhere = self.starts + self.tags() if self.is_anywhere else ()
+        marks = delimiters((*anywhere, *self.wrappers))
         while True:
             if is_inside:
                 yield from self._reasoning()
@@ -237,24 +276,38 @@ class TaggedReasoning(ReasoningParser):
 
     def _opens(self) -> Steps[bool]:
         gap = yield from self._reader.space()
-        if (yield from self._accepts(self.starts)):
-            return True
-        if (yield from self._accepts(self.tags)):
+        is_thought = yield from self._accepts(self.starts)
+        if not is_thought and (yield from self._accepts(self.tags())):
             yield from self._reader.space()
-        else:
+        elif not is_thought and not (self.is_undecided and (yield from self._unopened())):
             self._emit_text(gap)
-        return False
+        self.is_undecided = False
+        return is_thought
+
+    def _unopened(self) -> Steps[bool]:
+        """Reads a thought that nothing opened: it ends soon, with a tag that is not quoted."""
+        ends = self.tags() + (self.starts if self.is_anywhere else ())
+        either = f"(?:{'|'.join(map(re.escape, ends))})"
+        unquoted = re.compile(f"(?<!`){either}|{either}(?=[^`])")
+        found = yield from self._reader.find(unquoted, MOST_UNDECIDED)
+        if found is None or found.group() in self.starts:
+            return False
+        self.is_undecided = False
+        self._begin_reasoning()
+        self._emit_reasoning(self._reader.take(found.start()))
+        yield from self._end_reasoning()
+        return True
 
     def _lost_end(self) -> Steps[None]:
         """Reads up to a mark that is text no more. An end tag before any call has lost its start:
         the thought before it was sent as text, so the tag alone is dropped.
         """
         others = (*(self.starts if self.is_anywhere else ()), *self.wrappers, *self._tool_starts)
-        marks = delimiters((*self.tags, *others))
+        marks = delimiters((*self.tags(), *others))
         while mark := (yield from self._reader.until(marks, self._emit_first)):
             if code := (yield from self._code.quotation(self._reader)):
                 self._emit_first(code)
-            elif mark in self.tags:
+            elif mark in self.tags():
                 self._reader.take(len(mark))
             else:
                 return
@@ -275,11 +328,14 @@ class TaggedReasoning(ReasoningParser):
         yield from self._reader.space()
         self._begin_reasoning()
         marks = delimiters((*self.ends, *self._tool_starts))
-        mark = yield from self._reader.until(marks, self._emit_reasoning)
+        mark = yield from self._reader.until(marks, self._think)
         while mark in self._tool_starts:
             mark = yield from self._hold(self.ends)
-            mark = mark or (yield from self._reader.until(marks, self._emit_reasoning))
+            mark = mark or (yield from self._reader.until(marks, self._think))
         self.is_thinking = False
+        yield from self._end_reasoning()
+
+    def _end_reasoning(self) -> Steps[None]:
         while (yield from self._accepts(self.ends)):  # some models repeat it
             yield from self._reader.space()
 
@@ -536,7 +592,7 @@ class HarmonyParser(ReasoningParser):
         The header of a call begins a draft; one without a body is a part of the thought.
         """
         marks = delimiters((*_HEADS, *_ENDS, *self._tool_starts))
-        while mark := (yield from self._reader.until(marks, self._emit_reasoning)):
+        while mark := (yield from self._reader.until(marks, self._think)):
             if mark in _ENDS:
                 self._reader.take(len(mark))
                 break
@@ -545,8 +601,8 @@ class HarmonyParser(ReasoningParser):
                 if has_body and not self._is_call(head):
                     return head
                 if not has_body:
-                    self._emit_reasoning("" if self._reader.may_end_in("") else head)
+                    self._think("" if self._reader.may_end_in("") else head)
                     continue
                 self._keep(head)
-            yield from self._hold(_DRAFT_ENDS)
+            yield from self._hold(_DRAFT_ENDS, own_end="<|end|>")
         return ""

@@ -53,6 +53,7 @@ class ToolParser(PushParser[ToolEvent]):
     fragments: ClassVar[tuple[str, ...]] = ()
     # Marks that XML of another kind has, too: text until a call has begun.
     plain_marks: ClassVar[tuple[str, ...]] = ()
+    openings: ClassVar[str] = ""  # the characters that a call without a mark begins with
     # What guides write; None where no guide can hold a model to the family's calls.
     call_syntax: ClassVar[CallSyntax | None] = None
     # Alternatives: a chat template that contains all marks of one of them belongs to the family.
@@ -71,6 +72,7 @@ class ToolParser(PushParser[ToolEvent]):
         self._code = CodeSpans()
         self._is_other = False
         self._own_marks: tuple[str, ...] = ()
+        self.strays: tuple[str, ...] = ()  # marks of a thought's end, which no call is followed by
         self._drop(self.control_marks(are_plain_text=True))
         self._has_ended = False
         self.calls = 0
@@ -84,9 +86,11 @@ class ToolParser(PushParser[ToolEvent]):
         self._argument_count = 0
         self._written: set[str] = set()  # the keys of the call so far
 
-    def another(self) -> Self:
-        """A parser of the same calls, at the beginning of an answer."""
-        return type(self)(self._tools, only_known=self._only_known)
+    def another(self, code: CodeSpans) -> Self:
+        """A parser of the same calls, behind text with this code."""
+        other = type(self)(self._tools, only_known=self._only_known)
+        other.strays, other._code = self.strays, code
+        return other
 
     @staticmethod
     def new_id(name: str, index: int) -> str:
@@ -149,10 +153,10 @@ class ToolParser(PushParser[ToolEvent]):
         if not found:
             yield from self._section(start)
             return
-        other = bodies[found].__new__(bodies[found])
-        other.__dict__ = self.__dict__  # the same answer, read with other rules
-        self._is_other, self._own_marks = True, self.control_marks()
-        yield from other._section(start)
+        own, self._is_other, self._own_marks = type(self), True, self.control_marks()
+        self.__class__ = bodies[found]  # the same answer, read by the rules of another family
+        yield from self._section(start)
+        self.__class__ = own
         self._is_other, self._own_marks = False, ()
         self._drop(self.control_marks())
 
@@ -345,9 +349,9 @@ class ToolParser(PushParser[ToolEvent]):
 
     def _drop(self, marks: tuple[str, ...]) -> None:
         """Text is without these marks from here on."""
-        marks = (*marks, *self._own_marks)
+        marks = (*marks, *self._own_marks, *self.strays)
         self._dropped = delimiters(marks)
-        self._text_marks = delimiters((*self.starts, *marks))
+        self._text_marks = delimiters((*self.starts, *marks, *self.openings))
 
     def _emit_text(self, text: str) -> None:
         """Emits text without marks; what may begin one waits for more."""
@@ -426,15 +430,10 @@ _SEEN_BEFORE = 4  # characters that _INSIDE looks at
 class BareCalls(ToolParser):
     """A bare call must name a known tool, and turns into text as soon as it breaks."""
 
-    # The characters that a bare call begins with.
-    openings: ClassVar[str] = "{["
+    openings = "{["
     weak_starts: ClassVar[tuple[str, ...]] = ("",)
     # The end of the text so far, with each run of white space shortened to its last character.
     _before = ""
-
-    def _drop(self, marks: tuple[str, ...]) -> None:
-        super()._drop(marks)
-        self._text_marks = delimiters((*self.starts, *marks, *self.openings))
 
     def _at_mark(self, mark: str) -> Steps[None]:
         if mark not in self.openings:

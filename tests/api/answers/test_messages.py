@@ -37,6 +37,15 @@ THINKS = FixedCatalog(
 )
 
 
+NOTE = {"type": "text", "media_type": "text/plain", "data": "The sky."}
+PDF = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}
+CITED = {"enabled": True}
+
+
+def document(source: dict[str, Any], **fields: object) -> dict[str, Any]:
+    return {"type": "document", "source": source, **fields}
+
+
 def body(**fields: object) -> dict[str, Any]:
     return {"model": "demo", "max_tokens": 20, "messages": HI, **fields}
 
@@ -392,7 +401,7 @@ def test_what_claude_code_sends_is_answered(serve):
         ({"mcp_servers": [{}]}, "invalid_request_error", "'mcp_servers'"),
         ({"speed": "fast"}, "invalid_request_error", "'speed'"),
         ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "invalid_request_error", "bash"),
-        ({"tools": [{**TOOLS[0], "input_examples": [{}]}]}, "invalid_request_error", "examples"),
+        ({"tools": [{**TOOLS[0], "input_examples": ["a"]}]}, "invalid_request_error", "examples"),
         ({"tools": TOOLS[:1] * 2}, "invalid_request_error", "tools[1].name"),
         (
             {"tools": [{"name": "f", "input_schema": {"type": "nothing"}}]},
@@ -447,6 +456,16 @@ def test_what_claude_code_sends_is_answered(serve):
             "invalid_request_error",
             "'document'",
         ),
+        (
+            {"messages": [{"role": "user", "content": [document(NOTE, citations=CITED)]}]},
+            "invalid_request_error",
+            "citations.enabled",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [document(PDF)]}]},
+            "invalid_request_error",
+            "'document'",
+        ),
     ],
 )
 def test_a_bad_request_has_anthropics_form(serve, fields, kind, words):
@@ -455,6 +474,43 @@ def test_a_bad_request_has_anthropics_form(serve, fields, kind, words):
     error = error_of(response, response.status_code)
     assert (error["type"], words in error["message"]) == (kind, True), error
     assert not engine.requests
+
+
+@pytest.mark.parametrize(
+    ("block", "shown"),
+    [
+        (document(NOTE), "<document>\nThe sky.\n</document>\n"),
+        (
+            document(NOTE, title="Sky", context="of 2026", citations={"enabled": False}),
+            "<document>\nSky\nof 2026\nThe sky.\n</document>\n",
+        ),
+        (document({"type": "content", "content": "a"}), "<document>\na\n</document>\n"),
+        (
+            document({"type": "content", "content": [{"type": "text", "text": "b"}] * 2}),
+            "<document>\nbb\n</document>\n",
+        ),
+        (document({**NOTE, "data": "x" * 9_000}), "x" * 9_000),
+    ],
+)
+def test_a_document_of_text_is_text_of_the_user_or_of_a_result(serve, block, shown):
+    engine = ScriptedEngine(deltas("a"))
+    client = serve(engine, CATALOG)
+    said = {"role": "user", "content": [block, {"type": "text", "text": "Why?"}]}
+    result = {"role": "user", "content": [{**RESULT, "content": [block]}]}
+    for messages in ([said], [USER, ASKED, result]):
+        assert client.post(MESSAGES, json=body(messages=messages)).status_code == 200
+        assert shown in engine.requests[-1].text
+
+
+def test_examples_of_a_tools_input_are_in_its_description(serve):
+    engine = ScriptedEngine(deltas("a"))
+    shows = "{% for t in tools or [] %}{{ t.function.description }}.{% endfor %}{# <tool_call> #}"
+    client = serve(engine, FixedCatalog(facts=replace(FACTS, chat_template=shows)))
+    tool = {**TOOLS[0], "input_examples": [{"a": "é"}, {}]}
+    tools = [{**tool, "description": "Does"}, {**tool, "name": "h"}]
+    assert client.post(MESSAGES, json=body(tools=tools)).status_code == 200
+    listed = 'Examples of its input:\n{"a": "é"}\n{}.'
+    assert engine.requests[-1].text == f"Does\n\n{listed}{listed}"
 
 
 def test_a_thread_is_refused_as_tool_runners_know_it(idle):

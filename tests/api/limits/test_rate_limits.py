@@ -292,6 +292,22 @@ def test_a_refused_request_does_not_count(limited: Limited):
     assert client.post("/tokenize", json={"prompt": "hi"}).status_code == 200
 
 
+def test_a_refusal_after_a_large_body_was_converted_counts(limited: Limited):
+    client = limited(caller(key=Limits(requests_per_minute=1)))
+    uses = [{"type": "tool_use", "id": f"c{at}", "name": "f", "input": {}} for at in range(500)]
+    asked = {"role": "assistant", "content": uses}
+    body = {
+        "model": "demo",
+        "max_tokens": 9,
+        "messages": [{"role": "user", "content": "hi"}, asked],
+    }
+    body["messages"][1] = {**asked, "content": uses[:1]}
+    assert client.post("/v1/messages", json=body).status_code == 400  # a small one
+    body["messages"][1] = asked
+    assert client.post("/v1/messages", json=body).status_code == 400
+    assert chat(client).status_code == 429
+
+
 def test_the_place_of_a_request_is_free_when_it_has_ended(limited: Limited):
     client = limited(caller(key=Limits(concurrent_requests=1)))
     assert [client.get("/v1/models").status_code for _ in range(3)] == [200] * 3

@@ -113,8 +113,77 @@ def test_a_template_without_a_place_for_them_refuses_them(serve):
     assert "no place for an image" in error["message"]
 
 
-@pytest.mark.parametrize("role", ["system", "developer", "assistant", "tool"])
-def test_only_a_users_message_may_have_images(idle, role):
+# Two calls, of which the results have images; then what may follow.
+CALLS = [
+    {"id": one, "type": "function", "function": {"name": "f", "arguments": "{}"}} for one in "cd"
+]
+TURN = [
+    {"role": "user", "content": "u"},
+    {"role": "assistant", "content": None, "tool_calls": CALLS},
+    {"role": "tool", "tool_call_id": "c", "content": [text("r"), image(data_url("png", PNG))]},
+    {"role": "tool", "tool_call_id": "d", "content": [image(data_url("jpeg", JPEG)), text("s")]},
+]
+SHOWN = "<user>u<assistant><tool>r<tool>s<user>"
+OWN = {"role": "user", "content": [text("o"), image("https://localhost/a.png")]}
+CALLING = TEMPLATE + "{# tool_calls #}"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        [],
+        [{"role": "assistant", "content": "a"}, {"role": "user", "content": "b"}],
+        [{"role": "user", "content": "b"}],
+    ],
+)
+@pytest.mark.parametrize("sees", [True, False])
+def test_images_of_results_stand_in_a_users_message_or_become_a_sentence(serve, more, sees):
+    engine = answering("ok")
+    capabilities = CAPABILITIES if sees else CAPABILITIES - {"images"}
+    facts = replace(FACTS, chat_template=CALLING)
+    client = serve(engine, FixedCatalog(facts=facts, capabilities=capabilities))
+    answer = client.post(CHAT, json={"model": "demo", "messages": [*TURN, *more]})
+    assert answer.status_code == 200, answer.text
+    request = engine.requests[0]
+    assert request.text.startswith(SHOWN)
+    shown = request.text.removeprefix(SHOWN)
+    if sees:
+        assert shown.startswith("<img><img><")
+        kinds = [one.media_type for one in request.images]
+        assert kinds == ["image/png", "image/jpeg"]
+    else:
+        assert shown.count("reads no images") == 2
+        assert not request.images
+    assert [word for word in ("a", "b") if f">{word}<" in shown] == [one["content"] for one in more]
+
+
+@pytest.mark.parametrize("size", [1, 40_000])  # a large chat is rendered in the sandbox
+@pytest.mark.parametrize(
+    ("template", "capabilities", "options", "place"),
+    [
+        ("{{ messages }}{# tool_calls #}", CAPABILITIES, {}, "messages[2].content[1]"),
+        (CALLING, CAPABILITIES - {"images"}, {}, "messages[4].content[1]"),
+        (
+            CALLING,
+            CAPABILITIES - {"images"},
+            {"unreadable_result_images": "refuse"},
+            "messages[2].content[1]",
+        ),
+        (CALLING, CAPABILITIES, {}, "messages[4].content[1]"),
+    ],
+)
+def test_an_image_that_is_refused_has_the_callers_place(
+    serve, template, capabilities, options, place, size
+):
+    facts = replace(FACTS, chat_template=template)
+    client = serve(answering("ok"), FixedCatalog(facts=facts, capabilities=capabilities), **options)
+    messages = [{"role": "user", "content": "u" * size}, *TURN[1:], OWN]
+    error = error_of(client.post(CHAT, json={"model": "demo", "messages": messages}))
+    assert error["param"] == place
+
+
+@pytest.mark.parametrize("role", ["system", "developer", "assistant"])
+def test_only_a_users_message_or_a_tools_may_have_images(idle, role):
     message = {"role": role, "content": [image(data_url("png", PNG))]}
     error = error_of(idle.post(CHAT, json={"model": "demo", "messages": [message]}))
     assert (error["code"], error["param"]) == ("unsupported_parameter", "messages[0].content[0]")

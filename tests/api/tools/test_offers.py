@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from tests.api.tools.test_tools import CATALOG, SCHEMA
 from tests.doubles.engine import ScriptedEngine, deltas
+from tests.fixtures.own_document import OwnDocument
 
 DROPPED = "x-dropped-tools"
 HOSTED = ["web_search", "image_generation", "local_shell", "code_interpreter", "file_search", "mcp"]
@@ -47,6 +48,32 @@ def test_a_tool_that_no_model_can_call_is_left_out_and_reported(serve, path, str
     (line,) = (one for one in lines if one["event"] == "request")
     assert line["dropped_tools"] == kinds
     assert engine.requests[0].text.startswith("<f>[user]")
+
+
+@pytest.mark.parametrize(
+    ("path", "offer"),
+    [
+        ("/v1/chat/completions", {"type": "namespace", "name": "n", "tools": []}),
+        ("/v1/chat/completions", {"type": "tool_search"}),
+        ("/v1/chat/completions", {"type": "web_search"}),
+        ("/v1/messages", {"type": "namespace"}),
+        ("/v1/messages", {"type": "tool_search", "execution": "client"}),
+        ("/v1/responses", {"type": "tool_search"}),
+        ("/v1/responses", {"type": "tool_search", "execution": "server"}),
+        ("/v1/responses", {"type": "tool_search", "execution": "client"}),
+        (
+            "/v1/responses",
+            {"type": "namespace", "name": "n", "tools": [{"type": "tool_search"}]},
+        ),
+    ],
+)
+def test_an_offer_that_the_server_takes_fits_the_document(serve, path, offer):
+    client = serve(ScriptedEngine(deltas("ok")), CATALOG)
+    own = OwnDocument(client.get("/openapi.json").json())
+    sent = body(path, tools=[OWN[path], offer])
+    assert client.post(path, json=sent).status_code == 200
+    content = own.document["paths"][path]["post"]["requestBody"]["content"]
+    own.schema(content["application/json"]["schema"]).validate(sent)
 
 
 @pytest.mark.parametrize("path", OWN)

@@ -140,6 +140,72 @@ def test_where_a_call_counts(serve, text, finish, reasoning, content, arguments)
     assert (choice["finish_reason"], found) == (finish, arguments)
 
 
+# As DeepSeek R1's: a thought is opened after what a user says, and not after a tool's result.
+OPENS = TEMPLATE.replace(
+    "[assistant]", "[assistant]{% if messages[-1].role != 'tool' %}<think>\n{% endif %}"
+)
+RESULT = [
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"x": 2}'}}
+        ],
+    },
+    {"role": "tool", "tool_call_id": "c1", "content": "4"},
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "reasoning", "content", "calls", "thought"),
+    [
+        ("Hm.</think>\n\n4.", "Hm.", "4.", 0, 11),
+        (f"Like {CALL}, no.</think>\n\n4.", f"Like {CALL}, no.", "4.", 0, None),
+        (f"Hm.</think>\n\n{CALL}", "Hm.", None, 1, 11),
+        ("<think>\nHm.</think>\n\n4.", "Hm.", "4.", 0, None),
+        ("It is 4.", None, "It is 4.", 0, 0),
+        ("Hm `a`.</think>`4`", "Hm `a`.", "`4`", 0, None),
+        ("Hm `a`</think>4", "Hm `a`", "4", 0, None),
+        ("Use `</think>`.", None, "Use `</think>`.", 0, 0),
+        (f"I see. {CALL}", None, "I see. ", 1, 0),
+        (f"I see. {CALL}</think>", "I see. " + CALL, None, 0, None),
+        ("Hm.<think>4.", None, "Hm.<think>4.", 0, 0),
+        ("a" * 5_000 + "</think>4.", None, "a" * 5_000 + "4.", 0, 0),
+    ],
+)
+def test_a_thought_that_the_template_leaves_out_after_a_result(
+    serve, text, reasoning, content, calls, thought
+):
+    engine = ScriptedEngine(deltas(text))
+    client = serve(engine, FixedCatalog(facts=replace(FACTS, chat_template=OPENS)))
+    found = whole(client, messages=[*HI, *RESULT])
+    assert engine.requests[-1].text.endswith("[assistant]")
+    message = found["choices"][0]["message"]
+    assert (message.get("reasoning"), message["content"]) == (reasoning, content)
+    assert len(message.get("tool_calls", [])) == calls
+    if thought is not None:
+        counted = found["usage"]["completion_tokens_details"]["reasoning_tokens"]
+        assert counted == thought
+    folded = accumulated(chunks(client, messages=[*HI, *RESULT]))["choices"][0]["message"]
+    assert (folded.get("reasoning"), folded["content"]) == (reasoning, content)
+    whole(client)
+    assert engine.requests[-1].text.endswith("<think>\n")
+
+
+@pytest.mark.parametrize("template", [OPENS, TEMPLATE])
+def test_an_answer_after_a_result_streams_where_no_thought_can_be_open(serve, template):
+    facts = replace(FACTS, chat_template=template)
+    client = serve(ScriptedEngine(deltas("It is 4, I see.")), FixedCatalog(facts=facts))
+    streamed = chunks(client, messages=[*HI, *RESULT])
+    pieces = [one["choices"][0]["delta"].get("content") for one in streamed if one["choices"]]
+    assert (len(list(filter(None, pieces))) == 1) is (template == OPENS)
+    schema = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "integer"}}}
+    client = serve(ScriptedEngine(deltas("12345678")), FixedCatalog(facts=facts))
+    streamed = chunks(client, messages=[*HI, *RESULT], response_format=schema, tools=[])
+    pieces = [one["choices"][0]["delta"].get("content") for one in streamed if one["choices"]]
+    assert len(list(filter(None, pieces))) > 1  # a guide says where the thought begins
+
+
 @pytest.mark.parametrize(
     ("path", "fields"),
     [

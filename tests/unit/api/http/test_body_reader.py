@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -13,7 +14,13 @@ from starlette.requests import ClientDisconnect, Request
 
 from proxy.access.process_sandbox import ProcessSandbox
 from proxy.api import errors
-from proxy.api.http.body_reader import ArrivingBody, BodyLimits, BodyReader, BytesInFlight
+from proxy.api.http.body_reader import (
+    ArrivingBody,
+    BodyLimits,
+    BodyReader,
+    BytesInFlight,
+    converted,
+)
 from proxy.api.openai.chat_body import ChatCompletionBody
 from proxy.domain.errors import ErrorCode, InvalidRequest, RateLimited, RequestError
 from proxy.domain.sandbox import TooCostly
@@ -103,6 +110,33 @@ def test_a_small_body_needs_no_sandbox():
     sandbox = InProcess()
     uvloop.run(parsed_by(sandbox, json.dumps(HI).encode()))
     assert sandbox.callers == []
+
+
+@pytest.mark.parametrize("count", [1, 1_000])
+def test_what_a_large_body_becomes_is_made_in_a_thread(count):
+    data = json.dumps({**HI, "messages": HI["messages"] * count}).encode()
+
+    async def maker() -> int:
+        body = await parsed_by(InProcess(), data)
+        thread = await converted(lambda: (body.to_domain("caller"), threading.get_ident())[1])
+        assert await converted(sorted, [2, 1], reverse=True) == [2, 1]
+        return thread
+
+    assert (uvloop.run(maker()) == threading.get_ident()) is (count == 1)
+
+
+def test_a_small_message_behind_a_large_one_needs_no_thread():
+    async def makers() -> list[int]:
+        reader, found = BodyReader(BodyLimits(), InProcess(), BytesInFlight(10**9)), []
+        for count in (1_000, 1):
+            data = json.dumps({**HI, "messages": HI["messages"] * count}).encode()
+            with reader.held(data):
+                await reader.parse(data, ChatCompletionBody, "caller")
+            found.append(await converted(threading.get_ident))
+        return found
+
+    large, small = uvloop.run(makers())
+    assert (large == threading.get_ident(), small == threading.get_ident()) == (False, True)
 
 
 def test_a_complete_body_is_not_cut_off():

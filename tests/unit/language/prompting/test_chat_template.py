@@ -182,12 +182,12 @@ SHOWN = "{{ reasoning_effort }} {{ enable_thinking }} {{ thinking }}"
     ],
 )
 def test_each_template_gets_its_own_variable_to_switch_reasoning_off(template, shown):
-    assert render(prompt_of(**SILENT), facts_of(template), thinks=True) == shown
+    assert render(prompt_of(**SILENT), facts_of(template), reasoning="qwen3") == shown
 
 
 def test_switches_set_by_the_caller_stay():
     prompt = prompt_of(**SILENT, callers_values={"enable_thinking": True})
-    text = render(prompt, facts_of(SHOWN), takes_callers_values=True, thinks=True)
+    text = render(prompt, facts_of(SHOWN), takes_callers_values=True, reasoning="qwen3")
     assert text == "none True False"
 
 
@@ -215,3 +215,37 @@ def test_namespaces_and_dict_do_what_templates_use_them_for():
 
 def test_tojson_writes_what_filters_make_of_a_list():
     assert rendered("{{ messages | map(attribute='role') | tojson }}") == '["system", "user"]'
+
+
+LEAVES_OUT = (
+    "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.id }}{% endfor %}"
+    "{% endfor %}{% if messages[-1].role != 'tool' %}{% if thinking %}<think>{% else %}</think>"
+    "{% endif %}{% endif %}"
+)
+
+
+@pytest.mark.parametrize(
+    ("template", "values", "family", "is_left_out"),
+    [
+        (LEAVES_OUT, {"thinking": True}, "qwen3", True),  # as DeepSeek V3.1's
+        (LEAVES_OUT, {}, "qwen3", False),
+        (LEAVES_OUT, {"thinking": True}, "mistral", False),
+        (LEAVES_OUT, {"thinking": True}, None, False),
+        (LEAVES_OUT + "<think>\n", {"thinking": True}, "qwen3", False),
+        (LEAVES_OUT + "{{ messages[1].tool_calls[0].id }}", {"thinking": True}, "qwen3", False),
+    ],
+)
+def test_a_template_may_open_a_thought_only_after_what_a_user_says(
+    template, values, family, is_left_out
+):
+    call = ToolCall(id="c1", name="f", arguments="{}")
+    turns = (
+        Message(role="user", content="a"),
+        Message(role="assistant", content=None, tool_calls=(call,)),
+        Message(role="tool", content="4", tool_call_id="c1"),
+    )
+    for messages, expected in ((turns, is_left_out), ((*turns, turns[0]), False)):
+        prompt = ChatPrompt(messages=messages, template_values=values)
+        facts = replace(FACTS, chat_template=template)
+        found = chat_template.rendered(prompt, facts, reasoning=family)
+        assert found.leaves_thought_out is expected

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from proxy.domain.errors import InvalidRequest
+from proxy.domain.image import Image
 from proxy.domain.request import ChatPrompt
-from proxy.language.prompting.chat_template import rendered
+from proxy.language.prompting.chat_template import SWITCHES, rendered, variables
 from proxy.language.syntax.parsers import GENERIC, syntax_of
 from tests.doubles.engine import CARD, FACTS
 from tests.unit.language.prompting.template_chats import IMAGE, OF_CALLS, OF_TURNS, SPOILT, missing
@@ -56,7 +57,7 @@ def test_a_template_shows_every_word_of_every_chat(path):
     refused, error, _ = REFUSED.get(path.name, ((), "", ""))
     for name, chat in CHATS.items():
         messages, tools = chat
-        prompt = ChatPrompt(messages=messages)
+        prompt = ChatPrompt(messages=messages, images=(Image(),) if chat is IMAGE else ())
         if name in refused or (chat is IMAGE and "image" not in template):
             with pytest.raises(InvalidRequest, match=error if name in refused else NO_IMAGE):
                 rendered(prompt, facts, tools, **options)
@@ -66,6 +67,32 @@ def test_a_template_shows_every_word_of_every_chat(path):
         assert text.count("tHink1") < 2, name
         assert "None" not in text or path.name in PYTHON, name
         assert SPOILT.search(text) is None, name
+
+
+# Templates that open a thought after a user's message alone: always, or where reasoning is on.
+ALWAYS = {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B"}
+SWITCHED_ON = {
+    "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B",
+    "deepseek-ai-DeepSeek-V3.1",
+    "vllm__tool_chat_template_deepseekv31",
+}
+
+
+@pytest.mark.skipif(not TEMPLATES, reason="the folder of published chat templates is not here")
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("is_on", [None, True, False])
+def test_few_templates_open_a_thought_only_after_a_users_message(path, is_on):
+    facts = replace(FACTS, chat_template=path.read_text())
+    syntax = syntax_of(replace(CARD, facts=facts))
+    messages, _ = OF_CALLS["a call"]  # without tools, of which not all of these templates know
+    read = () if is_on is None else variables(facts.chat_template).intersection(SWITCHES)
+    prompt = ChatPrompt(messages=messages, template_values=dict.fromkeys(read, is_on))
+    if path.name in REFUSED or syntax.reasoning is None:
+        return
+    options = {"words_tools": syntax.tools == GENERIC, "family": syntax.tools}
+    found = rendered(prompt, facts, reasoning=syntax.reasoning, **options)
+    expected = path.stem in (ALWAYS | SWITCHED_ON if is_on else ALWAYS)
+    assert found.leaves_thought_out is expected
 
 
 @pytest.mark.skipif(not TEMPLATES, reason="the folder of published chat templates is not here")

@@ -15,7 +15,7 @@ from tests.unit.language.syntax.syntaxes import SYNTAXES
 
 KEYS = ("content", "path")
 TOOLS = {"w": {"type": "object", "properties": {key: {"type": "string"} for key in KEYS}}}
-# family: the closing mark of a value, the begin of an element, the ends of the call
+# family: the closing mark of a value, the begin of an element, the ends of the call; %s is the key
 MARKS = {
     "qwen3_coder": ("\n</parameter>", "<parameter=%s>", ("</function>",)),
     "mimo": ("</parameter>", "<parameter=%s>", ("</function>",)),
@@ -36,8 +36,13 @@ MARKS = {
         '<cofl:value name="%s" type="raw">',
         ("</cofl:tool_call>",),
     ),
+    "minimax_m3": ("]<]minimax[>[</%s>", "]<]minimax[>[<%s>", ("]<]minimax[>[</invoke>",)),
 }
 every_syntax = pytest.mark.parametrize("family", MARKS)
+
+
+def end_of(family: str, key: str) -> str:
+    return MARKS[family][0].replace("%s", key)
 
 
 def said(family: str, text: str):
@@ -68,7 +73,8 @@ def written(family: str, content: str) -> str:
     ],
 )
 def test_marks_that_a_value_holds_are_text(family, content):
-    end, begin, (call, *_) = MARKS[family]
+    _, begin, (call, *_) = MARKS[family]
+    end = end_of(family, "content")
     value = content.format(end=end, begin=begin % "x", call=call)
     answer = said(family, written(family, value))
     assert answer.calls == [{"name": "w", "arguments": {"content": value, "path": "a.md"}}]
@@ -86,19 +92,43 @@ def test_line_breaks_before_an_end_belong_to_the_value(family, content):
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("written_as", ["", "{stem}1>", "{stem}/>", "{stem}"])
 def test_an_end_that_is_missing_or_misspelt_puts_no_mark_into_a_value(family, key, written_as):
-    end = MARKS[family][0]
+    end = end_of(family, key)
     text = SYNTAXES[family]([{"name": "w", "arguments": {"content": "text", "path": "a.md"}}])
     value = {"content": "text", "path": "a.md"}[key]
     bad = f"{value}{written_as.format(stem=end[:-1])}"
     assert f"{value}{end}" in text
-    answer = said(family, text.replace(f"{value}{end}", bad if family != "kimi_k3" else value))
+    answer = said(family, text.replace(f"{value}{end}", bad))
     assert answer.calls == [{"name": "w", "arguments": {"content": "text", "path": "a.md"}}]
     assert answer.text == ""
 
 
+ANY_END = {"minimax_m3": ("]<]minimax[>[</", ">"), "kimi_k3": ("<|close|>", "<|sep|>")}
+
+
+@pytest.mark.parametrize("family", ANY_END)
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("kind", ["string", "integer"])
+@pytest.mark.parametrize("name", ["pth", "arguments", "x" * 30, "/", "{key} ", ""])
+@pytest.mark.parametrize("has_last", [True, False])
+def test_an_end_that_has_another_name_puts_no_mark_into_a_value(family, key, kind, name, has_last):
+    begin, last = ANY_END[family]
+    tools = {"w": {"type": "object", "properties": {one: {"type": kind} for one in KEYS}}}
+    arguments = {"content": "12", "path": "34"}
+    if kind == "integer":
+        arguments = {one: int(value) for one, value in arguments.items()}
+    text = SYNTAXES[family]([{"name": "w", "arguments": arguments}])
+    value = f"{arguments[key]}"
+    wrong = f"{value}{begin}{name.format(key=key)}{last * has_last}"
+    bad = text.replace(f"{value}{end_of(family, key)}", wrong)
+    assert bad != text
+    for pieces in ([bad], list(bad)):
+        answer = answered(parser_of(family, tools), pieces)
+        assert (answer.calls, answer.text) == ([{"name": "w", "arguments": arguments}], "")
+
+
 @every_syntax
 def test_words_behind_a_closed_value_are_text(family):
-    end = MARKS[family][0]
+    end = end_of(family, "path")
     text = written(family, "x").replace(f"a.md{end}", f"a.md{end} so what")
     answer = said(family, text)
     assert answer.calls == [{"name": "w", "arguments": {"content": "x", "path": "a.md"}}]
@@ -108,7 +138,8 @@ def test_words_behind_a_closed_value_are_text(family):
 @every_syntax
 @pytest.mark.parametrize("piece", ["{end}", "{begin}", "{call}", "{end} ", "{end}x"])
 def test_a_value_of_marks_costs_no_more_than_its_length(family, piece):
-    end, begin, (call, *_) = MARKS[family]
+    _, begin, (call, *_) = MARKS[family]
+    end = end_of(family, "content")
     part = piece.format(end=end, begin=begin % "x", call=call)
 
     def spent(count: int) -> float:
@@ -125,7 +156,7 @@ def test_a_value_of_marks_costs_no_more_than_its_length(family, piece):
 
 @every_syntax
 def test_what_is_held_back_behind_a_closing_mark_is_bounded(family):
-    end = MARKS[family][0]
+    end = end_of(family, "content")
     text = written(family, f"a{end} {'x' * 20_000}!")
     parser = parser_of(family, TOOLS)
     seen = parser.push(text[: text.index("!")])

@@ -18,6 +18,7 @@ from tests.strategies import cuts
 from tests.unit.language.syntax.folding import Answer, parser_of
 from tests.unit.language.syntax.syntaxes import SYNTAXES as CALLS
 from tests.unit.language.syntax.test_reasoning import SYNTAXES as THOUGHTS
+from tests.unit.language.syntax.test_reasoning import unopened
 
 SCHEMAS = {
     name: {"properties": {"a": {"type": "string"}, "n": {"type": "integer"}}} for name in "fg"
@@ -45,11 +46,21 @@ every_family = pytest.mark.parametrize("tools", sorted(TOOLS))
 slow = settings(max_examples=examples(8), suppress_health_check=list(HealthCheck), deadline=None)
 
 
-def read(family: str | None, tools: str, pieces: list[str], *, ended: bool = True, most=None):
+def read(
+    family: str | None,
+    tools: str,
+    pieces: list[str],
+    *,
+    ended: bool = True,
+    most=None,
+    may_be_inside: bool = False,
+):
     """The thought, the rest of the answer, and its finish reason."""
-    starts = TOOLS[tools].clear_starts()
-    thinker = None if family is None else REASONING[family](tool_starts=starts)
-    parser = OutputParser(thinker, parser_of(tools, SCHEMAS), most_calls=most)
+    reader, starts, thinker = parser_of(tools, SCHEMAS), TOOLS[tools].clear_starts(), None
+    if family is not None:
+        thinker = REASONING[family](may_be_inside=may_be_inside, tool_starts=starts)
+        reader.strays = REASONING[family].tags()
+    parser = OutputParser(thinker, reader, most_calls=most)
     thought, answer = "", Answer()
     events = [event for piece in pieces for event in parser.push(piece)]
     for event in events + parser.flush(has_ended=ended):
@@ -95,6 +106,36 @@ def test_a_draft_in_a_thought_is_never_made(family, tools, data):
     assert read(family, tools, list(text)) == (told, found, finish)
 
 
+@pytest.mark.parametrize(("family", "tools"), [pair for pair in PAIRS if pair[0] != "harmony"])
+@slow
+@given(data=st.data())
+def test_a_draft_in_a_thought_that_nothing_opened_is_not_made(family, tools, data):
+    call = written(tools, data.draw(VALUES))
+    answer = call if data.draw(st.booleans()) else "I will not do it."
+    thought = f"So {data.draw(WORDS)}\nLike {call} but the user said no."
+    text = unopened(family).replace("{thought}", thought).replace("{answer}", answer)
+    told, found, _ = read(family, tools, data.draw(cuts(text)), may_be_inside=True)
+    assert (told, len(found.names)) == (thought, answer == call)
+    assert found.text == ("" if answer == call else answer)
+    # what nothing ends is no thought
+    _, found, finish = read(family, tools, data.draw(cuts(f"So\n{call}")), may_be_inside=True)
+    assert (len(found.names), finish) == (1, FinishReason.TOOL_CALLS)
+
+
+@pytest.mark.parametrize(("family", "tools"), [pair for pair in PAIRS if pair[0] != "harmony"])
+@pytest.mark.parametrize("before", ["", "{call}", "{mark}", "{call}{call}"])
+@slow
+@given(data=st.data())
+def test_a_lone_end_of_a_thought_is_no_text_behind_calls_either(family, tools, before, data):
+    call, tag = written(tools, {"a": "x"}), REASONING[family].tags()[0]
+    marks = [mark for mark in TOOLS[tools].clear_starts() if mark.strip(".") == mark]
+    before = before.replace("{call}", call).replace("{mark}", marks[0] if marks else "")
+    text = f"I see. {before} so{tag}\nWell"
+    _, found, _ = read(family, tools, data.draw(cuts(text)))
+    assert tag not in found.text
+    assert found.text.endswith("Well")
+
+
 @pytest.mark.parametrize(("family", "tools"), [pair for pair in PAIRS if pair[1] not in BARE])
 @slow
 @given(data=st.data())
@@ -112,6 +153,42 @@ def test_a_whole_call_in_a_thought_that_never_ends_is_a_call(family, tools, data
     at = text.index("x" if arguments["a"] == "x" else arguments["a"][0], text.index(call))
     half = read(family, tools, [text[:at]])
     assert (half[1].names, half[2]) == ([], FinishReason.STOP)
+
+
+@pytest.mark.parametrize(("family", "tools"), [pair for pair in PAIRS if pair[1] not in BARE])
+@pytest.mark.parametrize("fence", FENCES)
+def test_a_call_in_the_code_of_a_thought_that_never_ends_is_text(family, tools, fence):
+    call = written(tools, {"a": "x"})
+    begin = THOUGHTS[family].partition("{thought}")[0]
+    if "```" in call and "```" in fence:
+        return
+    text = f"{begin}So\n{fence.replace('{}', call)}and so on"
+    for pieces in ([text], list(text)):
+        told, found, finish = read(family, tools, pieces)
+        assert (found.names, finish) == ([], FinishReason.STOP)
+        assert told == text.removeprefix(begin)
+        assert read(family, tools, [*pieces, call])[1].names == ["f"]
+
+
+@pytest.mark.parametrize(
+    ("rest", "names"),
+    [
+        ("", ["f"]),
+        ("\n", ["f"]),
+        ("<|start|>assistant<|channel|>final<|message|>No.", []),
+        ("<|start|>assistant<|channel|>analysis<|message|>No", []),
+    ],
+)
+@pytest.mark.parametrize("begin", ["<|start|>assistant", ""])
+def test_harmonys_end_may_be_that_of_the_last_call(rest, names, begin):
+    call = f"{begin}<|channel|>commentary to=functions.f <|constrain|>json<|message|>{{}}"
+    for words, expected in (("", names), (" \n", names), (" but no.", [])):
+        text = f"<|channel|>analysis<|message|>I call{call}{words}<|end|>{rest}"
+        for pieces in ([text], list(text)):
+            told, found, _ = read("harmony", "harmony", pieces)
+            assert found.names == expected
+            assert told.startswith("I call")
+            assert found.text.strip() == ("No." if "final" in rest else "")
 
 
 def test_a_draft_does_not_end_the_answer():

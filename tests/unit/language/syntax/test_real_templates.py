@@ -53,7 +53,7 @@ TEMPLATES = [
     ("llama-cpp-deepseek-r1.jinja", "deepseek_v3", "qwen3"),
     ("llama-cpp-rwkv-world.jinja", None, "qwen3"),
     ("llm-jp-llm-jp-4.1-8b-thinking.jinja", "harmony", "harmony"),
-    ("meetkai-functionary-medium-v3.1.jinja", "llama3_json", None),
+    ("meetkai-functionary-medium-v3.1.jinja", "qwen3_coder", None),
     ("meetkai-functionary-medium-v3.2.jinja", None, None),
     ("meta-llama-Llama-3.1-8B-Instruct.jinja", "llama3_json", None),
     ("meta-llama-Llama-3.2-3B-Instruct.jinja", "llama3_json", None),

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.domain.events import ReasoningDelta, TextDelta
+from proxy.language.syntax import reasoning
 from proxy.language.syntax.families import REASONING_FAMILIES as FAMILIES
 from proxy.language.syntax.families import TOOL_FAMILIES as TOOLS
 from tests.fixtures.examples import examples
@@ -104,6 +105,75 @@ def test_a_call_ends_reasoning_that_was_left_open(family, data):
 def test_an_answer_without_reasoning_does_not_change(family, data):
     text = "\n Hello <b>there</b>, </thin"
     assert split(family, data.draw(cuts(text))) == ("", text)
+
+
+# reasoning that the prompt may have left out
+
+LOST = sorted(set(FAMILIES) - {"harmony"})
+every_tagged_family = pytest.mark.parametrize("family", LOST)
+
+
+def unopened(family: str) -> str:
+    """An answer of the family without what opens its reasoning."""
+    opening = "Here is my thought process:" if family == "granite" else ""
+    opening = opening or PROMPT_ENDS.get(family, "<think>\n")
+    text = SYNTAXES[family].removeprefix(opening)
+    return text.replace("\nHere is my response:\n", "</think>")
+
+
+@every_tagged_family
+@settings(max_examples=examples(30))
+@given(data=st.data(), thought=WORDS, answer=WORDS)
+def test_reasoning_that_nothing_opened_is_found_by_its_end(family, data, thought, answer):
+    text = unopened(family).format(thought=thought, answer=answer)
+    options = {"may_be_inside": True, "tool_starts": [TOOL_START]}
+    assert split(family, data.draw(cuts(text)), **options) == (thought, answer)
+    assert split(family, list(text), **options) == (thought, answer)
+    opened = SYNTAXES[family].format(thought=thought, answer=answer)
+    assert split(family, data.draw(cuts(opened)), **options) == (thought, answer)
+
+
+@every_tagged_family
+@settings(max_examples=examples(30))
+@given(data=st.data(), words=st.lists(WORDS, max_size=3))
+def test_an_answer_without_an_end_of_reasoning_is_text(family, data, words):
+    tag = FAMILIES[family].tags()[0]
+    text = "\n".join([*words, f"Use `{tag}` here"])
+    assert split(family, data.draw(cuts(text)), may_be_inside=True) == ("", text)
+
+
+@every_tagged_family
+@pytest.mark.parametrize("size", [1, 5_000])
+def test_behind_a_bound_the_rest_is_text_and_streams(family, size):
+    most, tag = reasoning.MOST_UNDECIDED, FAMILIES[family].tags()[0]
+    text = "b" * (most - 1)
+    parser = FAMILIES[family](may_be_inside=True)
+    for at in range(0, len(text), size):
+        assert parser.push(text[at : at + size]) == []
+    assert parser.is_undecided
+    assert parser.push("cd") == [TextDelta(text + "cd")]
+    assert not parser.is_undecided
+    assert parser.push("e") == [TextDelta("e")]
+    assert parser.push(f"{tag}f") + parser.flush() == [TextDelta("f")]
+
+
+@pytest.mark.parametrize(
+    ("family", "prompt", "usual", "expected"),
+    [
+        ("qwen3", "result<end>", "<think>\n", True),
+        ("qwen3", "result<end>", "<bot>", False),
+        ("qwen3", "<think>\n", "<think>", False),
+        ("qwen3", "<think>\n\n</think>\n\n", "<think>\n", False),
+        ("qwen3", "</think>", "<think>", False),
+        ("minimax_m3", "]~b]ai\n</mm:think>", "]~b]ai\n<mm:think>", False),
+        ("kimi_k3", "<|open|>response<|sep|>", "<|open|>think<|sep|>", False),
+        ("kimi_k3", "<|open|>message<|sep|>", "<|open|>think<|sep|>", True),
+        ("gemma4", "<|turn>model\n", "<|channel>thought\n", True),
+        ("harmony", "<|start|>assistant", "<|start|>assistant", False),
+    ],
+)
+def test_a_prompt_leaves_out_the_thought_that_one_for_a_user_opens(family, prompt, usual, expected):
+    assert FAMILIES[family].is_left_out(prompt, usual) is expected
 
 
 @pytest.mark.parametrize("tag", ["<think>", "Here is my thought process:"])
