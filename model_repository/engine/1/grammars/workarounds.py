@@ -19,6 +19,7 @@ OPTIONAL_GROUP_IN_EBNF = re.compile(
     rf"{_ESCAPED}|\[(?:{_ESCAPED}|\\[^\\]|[^\]\\])*\]|(\)\\?\?)", re.DOTALL
 )
 EBNF_REGEX = re.compile(r'(?<=\bRegex\(")(?:[^"\\]|\\.)*', re.DOTALL)
+_MANY_DIGITS = re.compile("[0-9]{19}")
 # Keywords whose values are data, not schemas.
 VALUES = frozenset({"const", "enum", "default", "examples"})
 # Keywords that map names of the caller's own to schemas.
@@ -32,11 +33,46 @@ _DATE = (
     f"|02-(0[1-9]|1[0-9]|2[0-8]))|{_LEAP_YEAR}-02-29)"
 )
 _TIME = rf"{_HOUR}:[0-5][0-9]:[0-5][0-9](\.[0-9]+){{0,1}}(Z|[+\-]{_HOUR}:[0-5][0-9])"
+_GROUP = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|(\)\?)", re.DOTALL)
+# The same in an EBNF string, where each backslash is written twice.
+_ESCAPED = r"\\\\(?:\\.|[^\\])"
+OPTIONAL_GROUP_IN_EBNF = re.compile(
+    rf"{_ESCAPED}|\[(?:{_ESCAPED}|\\[^\\]|[^\]\\])*\]|(\)\\?\?)", re.DOTALL
+)
+EBNF_REGEX = re.compile(r'(?<=\bRegex\(")(?:[^"\\]|\\.)*', re.DOTALL)
+_MANY_DIGITS = re.compile("[0-9]{19}")
+# Keywords whose values are data, not schemas.
+VALUES = frozenset({"const", "enum", "default", "examples"})
+# Keywords that map names of the caller's own to schemas.
+NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+
+_HOUR = "([01][0-9]|2[0-3])"
+_BYTE = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_LEAP_YEAR = "([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)"
+_DATE = (
+    "([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)"
+    f"|02-(0[1-9]|1[0-9]|2[0-8]))|{_LEAP_YEAR}-02-29)"
+)
+_TIME = rf"{_HOUR}:[0-5][0-9]:[0-5][0-9](\.[0-9]+){{0,1}}(Z|[+\-]{_HOUR}:[0-5][0-9])"
+_LETTER = "[A-Za-z0-9]"
+# Of at most 253 characters, and without two hyphens in a row, as the code of other letters has.
+_LABEL = f"({_LETTER}{{1,40}}|{_LETTER}{{1,10}}(-{_LETTER}{{1,10}}){{1,3}})"
+_HOST = rf"{_LABEL}(\.{_LABEL}){{0,4}}"
+_ATOM = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]"
+_MAILBOX = rf"({_ATOM}{{1,64}}|{_ATOM}{{1,15}}(\.{_ATOM}{{1,15}}){{1,3}})"
+_GROUP = "[0-9A-Fa-f]{1,4}"
+_ADDRESS = "|".join(
+    [
+        f"({_GROUP}:){{7}}{_GROUP}",
+        *(f"(({_GROUP}:){{{count}}}|:)(:{_GROUP}){{1,{7 - count}}}" for count in range(1, 7)),
+    ]
+)
 _POINTER = "(/([^~/]|~[01])*)*"
 FORMATS = {
     "date": f"^{_DATE}$",
     "time": f"^{_TIME}$",
     "date-time": f"^{_DATE}T{_TIME}$",
+    "ipv6": f"^({_ADDRESS}|({_GROUP}:){{1,7}}:|::)$",
     "ipv4": rf"^({_BYTE}\.){{3}}{_BYTE}$",
     "json-pointer": f"^{_POINTER}$",
     "relative-json-pointer": f"^(0|[1-9][0-9]*)(#|{_POINTER})$",
@@ -51,6 +87,43 @@ def rewrite_schema(text: str) -> str:
         return text
     rewritten = _rewritten(given)
     return text if rewritten == given else json.dumps(rewritten)
+
+
+def mark_integers(text: str) -> tuple[str, str]:
+    """The schema, or structural tag, with its listed integers beyond 64 bits as strings.
+
+    xgrammar would write them as floats. Returns also the mark before their digits, "" for none.
+    """
+    if not _MANY_DIGITS.search(text):
+        return text, ""
+    given, mark = json.loads(text), "#"
+    while mark in text:
+        mark += "#"
+    return json.dumps(_with_marks(given, mark)), mark
+
+
+def unmark_integers(rules: str, mark: str) -> str:
+    """The grammar of such a schema with the integers themselves."""
+    return re.sub(rf'\\"{mark}(-?[0-9]+)\\"', r"\1", rules) if mark else rules
+
+
+def _with_marks(given: Any, mark: str, *, is_value: bool = False, is_named: bool = False) -> Any:
+    """is_value: a schema lists it. is_named: its keys are names of the caller's own."""
+    if isinstance(given, list):
+        return [_with_marks(one, mark, is_value=is_value) for one in given]
+    if isinstance(given, dict):
+        is_schema = not (is_value or is_named)
+        return {
+            key: _with_marks(
+                one,
+                mark,
+                is_value=is_value or (is_schema and key in ("const", "enum")),
+                is_named=is_schema and key in NAMED,
+            )
+            for key, one in given.items()
+        }
+    is_long = is_value and isinstance(given, int) and not -(2**63) <= given < 2**63
+    return f"{mark}{given}" if is_long else given
 
 
 def rewrite_ebnf(text: str) -> str:
