@@ -84,6 +84,8 @@ _TYPED = frozenset(
 _ASSERTIONS = _TYPED | {"type", *_ALONE}
 # With one of these, a schema without a type is one of objects, or of arrays.
 _MEANS_A_TYPE = frozenset({"properties", "additionalProperties", "items", "prefixItems"})
+# Other listed names are not kept apart from further ones, which may also come twice.
+_PLAIN_NAME = re.compile(r"[ !#-\[\]-~]*")
 _MORE = ("additionalProperties", "unevaluatedProperties")
 # A pattern that may match a control character, which JSON strings cannot contain, or that has an
 # escape which xgrammar reads as the letter itself.
@@ -162,6 +164,12 @@ def _loose_of_type(one: Schema) -> Iterator[str]:
         yield "pattern"
     if "patternProperties" in one and _has_competing_rules(one):
         yield "patternProperties"
+    if one.get("properties"):
+        more = [name for name in _MORE if one.get(name, False) is not False]
+        if not all(map(_PLAIN_NAME.fullmatch, one["properties"])):
+            yield from more
+        if (more or "patternProperties" in one) and one.get("minProperties", 0) > 1:
+            yield "minProperties"
     if "format" in one and one["format"] not in FORMATS:
         yield "format"
     if "propertyNames" in one and one.get("properties"):

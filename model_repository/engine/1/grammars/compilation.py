@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from grammars.workarounds import mark_integers, rewrite_ebnf, rewrite_schema, unmark_integers
+from grammars.workarounds import mark_numbers, rewrite_ebnf, rewrite_schema, unmark_numbers
 
 WHITESPACE_AT_MOST = 10  # between two JSON tokens; some models write as much as they may
 REASON_AT_MOST = 200
@@ -29,6 +29,10 @@ CHARACTERS = (
         f'("u" [0-9A-CEFa-cef] {_HEX} {_HEX} {_HEX}) | ("u" [Dd] [0-7] {_HEX} {_HEX}) | '
         f'("u" [Dd] [89ABab] {_HEX} {_HEX} "\\\\u" [Dd] [C-Fc-f] {_HEX} {_HEX})',
     ),
+)
+# In a further property's name, an escape would be another spelling of a listed one.
+NAME_ESCAPE = re.compile(
+    r'^(\S+_addl_key_\d+ ::= .*) \| \("\\\\" basic_escape basic_string_sub\)', re.MULTILINE
 )
 # As xgrammar writes a character of a text. It would read further digits behind it as part of it.
 SHORT_ESCAPE = re.compile(r"(?<!\\)((?:\\\\)*)\\x([7-9a-f][0-9a-f])")
@@ -50,7 +54,7 @@ GRAMMAR_FORMAT = re.compile(r'"type":\s*"grammar"')
 def _json_schema(text: str) -> Any:
     from xgrammar import Grammar
 
-    text, mark = mark_integers(text)
+    text, mark = mark_numbers(text)
     grammar = Grammar.from_json_schema(text, max_whitespace_cnt=WHITESPACE_AT_MOST)
     return _tightened(grammar, mark)
 
@@ -59,7 +63,7 @@ def _structural_tag(text: str) -> Any:
     from xgrammar import Grammar
 
     is_callers = GRAMMAR_FORMAT.search(text) is not None
-    text, mark = mark_integers(text)
+    text, mark = mark_numbers(text)
     return _tightened(Grammar.from_structural_tag(text), mark, bounds_numbers=not is_callers)
 
 
@@ -68,7 +72,8 @@ def _tightened(grammar: Any, mark: str, *, bounds_numbers: bool = True) -> Any:
     from xgrammar import Grammar
 
     given = str(grammar)
-    rules = SHORT_ESCAPE.sub(r"\1\\u00\2", unmark_integers(given, mark))
+    rules = SHORT_ESCAPE.sub(r"\1\\u00\2", unmark_numbers(given, mark))
+    rules = NAME_ESCAPE.sub(r"\1", rules)
     for loose, tight in CHARACTERS:
         rules = rules.replace(loose, tight)
     if bounds_numbers:

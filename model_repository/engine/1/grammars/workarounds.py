@@ -19,7 +19,7 @@ OPTIONAL_GROUP_IN_EBNF = re.compile(
     rf"{_ESCAPED}|\[(?:{_ESCAPED}|\\[^\\]|[^\]\\])*\]|(\)\\?\?)", re.DOTALL
 )
 EBNF_REGEX = re.compile(r'(?<=\bRegex\(")(?:[^"\\]|\\.)*', re.DOTALL)
-_MANY_DIGITS = re.compile("[0-9]{19}")
+_FLOAT_OR_LONG = re.compile(r"[0-9]{19}|[0-9][.eE]")
 # Keywords whose values are data, not schemas.
 VALUES = frozenset({"const", "enum", "default", "examples"})
 # Keywords that map names of the caller's own to schemas.
@@ -40,7 +40,7 @@ OPTIONAL_GROUP_IN_EBNF = re.compile(
     rf"{_ESCAPED}|\[(?:{_ESCAPED}|\\[^\\]|[^\]\\])*\]|(\)\\?\?)", re.DOTALL
 )
 EBNF_REGEX = re.compile(r'(?<=\bRegex\(")(?:[^"\\]|\\.)*', re.DOTALL)
-_MANY_DIGITS = re.compile("[0-9]{19}")
+_FLOAT_OR_LONG = re.compile(r"[0-9]{19}|[0-9][.eE]")
 # Keywords whose values are data, not schemas.
 VALUES = frozenset({"const", "enum", "default", "examples"})
 # Keywords that map names of the caller's own to schemas.
@@ -89,12 +89,13 @@ def rewrite_schema(text: str) -> str:
     return text if rewritten == given else json.dumps(rewritten)
 
 
-def mark_integers(text: str) -> tuple[str, str]:
-    """The schema, or structural tag, with its listed integers beyond 64 bits as strings.
+def mark_numbers(text: str) -> tuple[str, str]:
+    """The schema, or structural tag, with its listed floats and long integers as strings.
 
-    xgrammar would write them as floats. Returns also the mark before their digits, "" for none.
+    xgrammar writes 0.7 as 0.69999999999999996, and integers beyond 64 bits as floats. Returns also
+    the mark before their digits, "" for none.
     """
-    if not _MANY_DIGITS.search(text):
+    if not _FLOAT_OR_LONG.search(text):
         return text, ""
     given, mark = json.loads(text), "#"
     while mark in text:
@@ -102,9 +103,9 @@ def mark_integers(text: str) -> tuple[str, str]:
     return json.dumps(_with_marks(given, mark)), mark
 
 
-def unmark_integers(rules: str, mark: str) -> str:
-    """The grammar of such a schema with the integers themselves."""
-    return re.sub(rf'\\"{mark}(-?[0-9]+)\\"', r"\1", rules) if mark else rules
+def unmark_numbers(rules: str, mark: str) -> str:
+    """The grammar of such a schema with the numbers themselves."""
+    return re.sub(rf'\\"{mark}(-?[0-9][0-9.e+-]*)\\"', r"\1", rules) if mark else rules
 
 
 def _with_marks(given: Any, mark: str, *, is_value: bool = False, is_named: bool = False) -> Any:
@@ -122,8 +123,8 @@ def _with_marks(given: Any, mark: str, *, is_value: bool = False, is_named: bool
             )
             for key, one in given.items()
         }
-    is_long = is_value and isinstance(given, int) and not -(2**63) <= given < 2**63
-    return f"{mark}{given}" if is_long else given
+    is_long = isinstance(given, int) and not -(2**63) <= given < 2**63
+    return f"{mark}{given}" if is_value and (is_long or isinstance(given, float)) else given
 
 
 def rewrite_ebnf(text: str) -> str:
