@@ -25,6 +25,7 @@ from tests.fixtures.drawn_schemas import arguments, schemas
 from tests.fixtures.examples import examples
 from tests.fixtures.guide_info import VOCAB_SIZE, walk
 from tests.fixtures.tool_calls import read
+from tests.unit.language.syntax.syntaxes import SYNTAXES
 
 WALKS = 6
 SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
@@ -144,9 +145,21 @@ def test_arguments_under_a_familys_guide_are_held(compiler, vocabulary, family):
             texts = answers(compiler, vocabulary, guide, seed)
         except (InvalidSchema, GuideError):
             reject()
+        assume("f" not in guides.unheld)  # checked
         for text in texts:
             said, [(_, written)] = read(guides.family, text, {"f": schema})
             assert said.strip() == "", text
             assert schema_violation(schema, written) is None, text
 
     holds()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_format_is_held_or_the_call_is_checked(compiler, family):
+    date = {"type": "string", "format": "date"}
+    schema = {"type": "object", "properties": {"a": date}, "required": ["a"]}
+    guides = guide_of(family, schema)
+    guide = Guide(guides.answer.kind.value, guides.answer.text)
+    written = SYNTAXES[guides.family]([{"name": "f", "arguments": {"a": "2023-02-30"}}])
+    matcher = GrammarMatcher(compiler.compile(guide).result().grammar)
+    assert not (matcher.accept_string(written) and matcher.is_completed()) or guides.unheld

@@ -167,7 +167,8 @@ def _inside_out(root: Schema) -> Iterator[tuple[Schema, list[Schema]]]:
 
     def enter(schema: Schema) -> None:
         found = [one for keyword, one in below(schema) if keyword not in DEFINITIONS]
-        inner = [one for one in found + references.targets(schema) if isinstance(one, dict)]
+        both = found + references.targets(schema)
+        inner: list[Schema] = [one for one in both if isinstance(one, dict)]
         seen.add(id(schema))
         path.append((schema, inner, iter(inner)))
 

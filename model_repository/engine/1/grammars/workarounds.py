@@ -33,33 +33,6 @@ _DATE = (
     f"|02-(0[1-9]|1[0-9]|2[0-8]))|{_LEAP_YEAR}-02-29)"
 )
 _TIME = rf"{_HOUR}:[0-5][0-9]:[0-5][0-9](\.[0-9]+){{0,1}}(Z|[+\-]{_HOUR}:[0-5][0-9])"
-_GROUP = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|(\)\?)", re.DOTALL)
-# The same in an EBNF string, where each backslash is written twice.
-_ESCAPED = r"\\\\(?:\\.|[^\\])"
-OPTIONAL_GROUP_IN_EBNF = re.compile(
-    rf"{_ESCAPED}|\[(?:{_ESCAPED}|\\[^\\]|[^\]\\])*\]|(\)\\?\?)", re.DOTALL
-)
-EBNF_REGEX = re.compile(r'(?<=\bRegex\(")(?:[^"\\]|\\.)*', re.DOTALL)
-_FLOAT_OR_LONG = re.compile(r"[0-9]{19}|[0-9][.eE]")
-# Keywords whose values are data, not schemas.
-VALUES = frozenset({"const", "enum", "default", "examples"})
-# Keywords that map names of the caller's own to schemas.
-NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-
-_HOUR = "([01][0-9]|2[0-3])"
-_BYTE = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-_LEAP_YEAR = "([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)"
-_DATE = (
-    "([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)"
-    f"|02-(0[1-9]|1[0-9]|2[0-8]))|{_LEAP_YEAR}-02-29)"
-)
-_TIME = rf"{_HOUR}:[0-5][0-9]:[0-5][0-9](\.[0-9]+){{0,1}}(Z|[+\-]{_HOUR}:[0-5][0-9])"
-_LETTER = "[A-Za-z0-9]"
-# Of at most 253 characters, and without two hyphens in a row, as the code of other letters has.
-_LABEL = f"({_LETTER}{{1,40}}|{_LETTER}{{1,10}}(-{_LETTER}{{1,10}}){{1,3}})"
-_HOST = rf"{_LABEL}(\.{_LABEL}){{0,4}}"
-_ATOM = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]"
-_MAILBOX = rf"({_ATOM}{{1,64}}|{_ATOM}{{1,15}}(\.{_ATOM}{{1,15}}){{1,3}})"
 _GROUP = "[0-9A-Fa-f]{1,4}"
 _ADDRESS = "|".join(
     [
@@ -98,7 +71,8 @@ def mark_numbers(text: str) -> tuple[str, str]:
     if not _FLOAT_OR_LONG.search(text):
         return text, ""
     given, mark = json.loads(text), "#"
-    while mark in text:
+    written = json.dumps(given)
+    while mark in written:
         mark += "#"
     return json.dumps(_with_marks(given, mark)), mark
 
