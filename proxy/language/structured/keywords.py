@@ -90,7 +90,8 @@ _MORE = ("additionalProperties", "unevaluatedProperties")
 # A pattern that may match a control character, which JSON strings cannot contain, or that has an
 # escape which xgrammar reads as the letter itself.
 _LOOSE = re.compile(r"(?<!\\)(?:\\\\)*(?:\.|\[\^|\\[sSDW]|\\[Az]|\\x\{)")
-_LOOSE_IN_CLASS = re.compile(r"\\[sSDW]")
+# A range over the surrogates holds them, too, and they are no text.
+_LOOSE_IN_CLASS = re.compile(r"\\[sSDW]|[^\ue000-\U0010ffff]-[\ue000-\U0010ffff]")
 # Characters that JSON strings contain only as escapes, quotation marks and backslashes included.
 _RAW = re.compile(
     r"[\"\x00-\x1f]|\\(?:[\\nrtfv0c]|x(?:[01][0-9a-fA-F]|22|5[cC])|u00(?:[01][0-9a-fA-F]|22|5[cC]))"

@@ -95,6 +95,8 @@ def test_an_enforced_schema_has_no_unenforced_keywords(schema):
         ({**STRING, "pattern": "^a+$", "maxLength": 3}, {"maxLength"}),
         ({**STRING, "pattern": "^.$"}, {"pattern"}),
         ({**STRING, "pattern": "^[^a]$"}, {"pattern"}),
+        ({**STRING, "pattern": "^[a-\ud7ff\ue000-\uffff]$"}, set()),
+        ({**STRING, "pattern": "^[一-\uffff]$"}, {"pattern"}),
         ({**STRING, "pattern": r"^a\.b$"}, set()),
         ({**STRING, "pattern": r"\Aa\z"}, {"pattern"}),
         ({**STRING, "pattern": r"^\x{41}$"}, {"pattern"}),
