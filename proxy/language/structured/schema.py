@@ -330,11 +330,13 @@ def _check_ends(schema: Any, field: str) -> None:
             and _can_have(one, has_end)
         )
 
-    before = 0
-    while before != (before := len(waiting)):
+    is_shorter = True
+    while is_shorter:
+        before = len(waiting)
         for key, one in [*waiting.items()]:
             if can_end(one):
                 del waiting[key]
+        is_shorter = len(waiting) < before
     if waiting:
         raise _invalid(field, "it describes a value that contains itself, without an end")
 

@@ -65,8 +65,8 @@ def rewrite_schema(text: str) -> str:
 def mark_numbers(text: str) -> tuple[str, str]:
     """The schema, or structural tag, with its listed floats and long integers as strings.
 
-    xgrammar writes 0.7 as 0.69999999999999996, and integers beyond 64 bits as floats. Returns also
-    the mark before their digits, "" for none.
+    xgrammar writes integers beyond 64 bits as floats and, before 0.2.9, 0.7 as 0.69999999999999996.
+    Returns also the mark before their digits, "" for none.
     """
     if not _FLOAT_OR_LONG.search(text):
         return text, ""
