@@ -100,6 +100,8 @@ def test_a_found_schema_is_held(compiler, vocabulary, schema):
         ({"type": "string"}, r'"\ud83d\uDE00"', r'"\ud83d"'),
         ({"type": "string"}, r'"\ue000"', r'"\udc00\ud83d"'),
         ({"enum": ["é9"]}, '"é9"', '"\u0e99"'),
+        ({"enum": ["\\é9"]}, r'"\\é9"', '"é9"'),
+        ({"enum": [r"\xe9"]}, r'"\\xe9"', '"é"'),
         (
             {"properties": {"a": {"type": "null"}}, "additionalProperties": {"type": "integer"}},
             '{"ab": 1}',

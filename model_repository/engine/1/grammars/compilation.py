@@ -35,7 +35,7 @@ NAME_ESCAPE = re.compile(
     r'^(\S+_addl_key_\d+ ::= .*) \| \("\\\\" basic_escape basic_string_sub\)', re.MULTILINE
 )
 # As xgrammar writes a character of a text. It would read further digits behind it as part of it.
-SHORT_ESCAPE = re.compile(r"(?<!\\)((?:\\\\)*)\\x([7-9a-f][0-9a-f])")
+SHORT_ESCAPE = re.compile(r"(\\+)x([7-9a-f][0-9a-f])")
 # Some models write digits for as long as they may. A caller's numbers have up to 17 significant
 # digits, or the 20 of a 64-bit integer; with zeros before them a fraction has some more. A float
 # holds exponents up to 308, and readers of JSON refuse what it does not hold.
@@ -72,13 +72,17 @@ def _tightened(grammar: Any, mark: str, *, bounds_numbers: bool = True) -> Any:
     from xgrammar import Grammar
 
     given = str(grammar)
-    rules = SHORT_ESCAPE.sub(r"\1\\u00\2", unmark_numbers(given, mark))
+    rules = SHORT_ESCAPE.sub(_long_escape, unmark_numbers(given, mark))
     rules = NAME_ESCAPE.sub(r"\1", rules)
     for loose, tight in CHARACTERS:
         rules = rules.replace(loose, tight)
     if bounds_numbers:
         rules = _bounded_numbers(rules)
     return grammar if rules == given else Grammar.from_ebnf(rules)
+
+
+def _long_escape(found: re.Match[str]) -> str:
+    return f"{found[1]}u00{found[2]}" if len(found[1]) % 2 else found[0]
 
 
 def _bounded_numbers(rules: str) -> str:
