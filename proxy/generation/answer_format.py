@@ -112,7 +112,7 @@ def _constrained(
             code=ErrorCode.UNSUPPORTED_PARAMETER,
             param="tools",
         )
-    check = _check(request, card, is_guided=guides.family is not None)
+    check = _check(request, card, guides)
     return replace(found, check=check, tool_family=family)
 
 
@@ -187,13 +187,15 @@ def _without_guides_it_cannot_take(
     return replace(card, capabilities=card.capabilities - {"constraint"})
 
 
-def _check(request: GenerationRequest, card: ModelCard, *, is_guided: bool) -> Check | None:
+def _check(request: GenerationRequest, card: ModelCard, guides: Guides) -> Check | None:
     """Of what the guides do not enforce."""
     must_call = request.tool_choice.mode is ToolMode.REQUIRED
     functions = [tool for tool in request.callable_tools if not tool.is_custom]
     tools = [tool for tool in functions if must_call or tool.is_strict]
+    is_guided = guides.family is not None
     if is_guided:
-        tools = [tool for tool in tools if tool.is_strict and tool.unenforced]
+        loose = [tool for tool in tools if tool.unenforced or tool.name in guides.unheld]
+        tools = [tool for tool in loose if tool.is_strict]
     found: list[Check] = []
     misses_calls = must_call and not is_guided
     if tools or misses_calls:

@@ -46,7 +46,7 @@ def guide_check(vocabulary):
         vocabulary.info_file,
         timeout_s=TIMEOUT_S,
         compile_s=TIMEOUT_S,
-        memory_bytes=200 * MB,
+        memory_bytes=250 * MB,
         text_bytes=2_000_000,
     )
     yield check

@@ -107,7 +107,7 @@ def test_other_texts_of_a_grammar_stay_as_they_are():
     [
         ({"type": "number"}, "-" + "3" * 25, "3" * 26),
         ({"type": "number"}, "0." + "3" * 24, "0." + "3" * 25),
-        ({"type": "number"}, "-1.7976931348623157E+308", "1e1000"),
+        ({"type": "number"}, "-1.7976931348623157E+99", "1e100"),
         ({"type": "integer"}, "18446744073709551615", "3" * 26),
         ({"type": "integer", "minimum": 3}, "3" * 25, "3" * 26),
         ({"type": ["integer", "null"], "maximum": 0}, "-" + "3" * 25, "-" + "3" * 26),

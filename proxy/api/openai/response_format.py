@@ -43,9 +43,12 @@ class GuidedBody(RequestBody):
 
 
 def given(*fields: tuple[str, Form, Any]) -> list[ConstraintRequest]:
-    """One ConstraintRequest for each (path, form, value) whose value is not None."""
+    """One ConstraintRequest for each (path, form, value) whose value is not None.
+
+    Of a schema they are strict: clients send these fields to get a guarantee.
+    """
     return [
-        ConstraintRequest(field=field, form=form, value=value)
+        ConstraintRequest(field=field, form=form, value=value, is_strict=form is Form.SCHEMA)
         for field, form, value in fields
         if value is not None
     ]

@@ -151,9 +151,10 @@ def schema_violation(schema: Any, text: str) -> str | None:
     value; None if it conforms.
     """
     try:
-        value = orjson.loads(text)
+        orjson.loads(text)  # refuses infinities and half of a surrogate pair
     except orjson.JSONDecodeError as error:
         return f"it is not JSON: {error}"
+    value = json.loads(text)  # has exact integers
     # a recursive schema has more errors than fit into memory
     return _violation(compiled(schema), value, with_places=not unfolding(schema).is_recursive)
 

@@ -38,8 +38,6 @@ FORMATS = frozenset(
         "time",
         "date-time",
         "duration",
-        "email",
-        "hostname",
         "ipv4",
         "ipv6",
         "uri",
@@ -51,8 +49,10 @@ FORMATS = frozenset(
     }
 )
 _WITHOUT_EFFECT = (("uniqueItems", False),)
+# The grammar has these, but not the limits of their lengths.
+_LONG_FORMATS = frozenset({"email", "hostname"})
 # Further formats that the check of an answer knows.
-_CHECKED_FORMATS = frozenset({"regex", "idn-email", "idn-hostname", "iri", "iri-reference"})
+_CHECKED_FORMATS = _LONG_FORMATS | {"regex", "idn-email", "idn-hostname", "iri", "iri-reference"}
 # Where a schema has one of these, the grammar ignores all else; of several, the first counts.
 _ALONE = ("$ref", "const", "enum", "anyOf", "oneOf", "allOf")
 _TYPED = frozenset(
@@ -84,11 +84,14 @@ _TYPED = frozenset(
 _ASSERTIONS = _TYPED | {"type", *_ALONE}
 # With one of these, a schema without a type is one of objects, or of arrays.
 _MEANS_A_TYPE = frozenset({"properties", "additionalProperties", "items", "prefixItems"})
+# Other listed names are not kept apart from further ones, which may also come twice.
+_PLAIN_NAME = re.compile(r"[ !#-\[\]-~]*")
 _MORE = ("additionalProperties", "unevaluatedProperties")
 # A pattern that may match a control character, which JSON strings cannot contain, or that has an
 # escape which xgrammar reads as the letter itself.
 _LOOSE = re.compile(r"(?<!\\)(?:\\\\)*(?:\.|\[\^|\\[sSDW]|\\[Az]|\\x\{)")
-_LOOSE_IN_CLASS = re.compile(r"\\[sSDW]")
+# A range over the surrogates holds them, too, and they are no text.
+_LOOSE_IN_CLASS = re.compile(r"\\[sSDW]|[^\ue000-\U0010ffff]-[\ue000-\U0010ffff]")
 # Characters that JSON strings contain only as escapes, quotation marks and backslashes included.
 _RAW = re.compile(
     r"[\"\x00-\x1f]|\\(?:[\\nrtfv0c]|x(?:[01][0-9a-fA-F]|22|5[cC])|u00(?:[01][0-9a-fA-F]|22|5[cC]))"
@@ -153,15 +156,21 @@ def _loose_of_type(one: Schema) -> Iterator[str]:
     types = {types} if isinstance(types, str) else set(types)
     if set(one.get("required", ())) - set(one.get("properties", ())):
         yield "required"
-    if "multipleOf" in one and (types & {"number"} or one["multipleOf"] % 1 or _is_half_open(one)):
+    if "multipleOf" in one and ("number" in types or not _has_counted_multiples(one)):
         yield "multipleOf"
-    has_format = one.get("format") in FORMATS
+    has_format = one.get("format") in FORMATS | _LONG_FORMATS
     if "pattern" in one or has_format:
         yield from (name for name in ("minLength", "maxLength") if name in one)
     if "pattern" in one and (has_format or _is_loose(one["pattern"])):
         yield "pattern"
     if "patternProperties" in one and _has_competing_rules(one):
         yield "patternProperties"
+    if one.get("properties"):
+        more = [name for name in _MORE if one.get(name, False) is not False]
+        if not all(map(_PLAIN_NAME.fullmatch, one["properties"])):
+            yield from more
+        if (more or "patternProperties" in one) and one.get("minProperties", 0) > 1:
+            yield "minProperties"
     if "format" in one and one["format"] not in FORMATS:
         yield "format"
     if "propertyNames" in one and one.get("properties"):
@@ -179,10 +188,18 @@ def is_wide(pattern: str) -> bool:
     return bool(_LOOSE.search(pattern)) or any(map(_LOOSE_IN_CLASS.search, in_classes))
 
 
-def _is_half_open(one: Schema) -> bool:
-    """Whether an integer has a lower or an upper bound, but not both."""
-    below, above = {"minimum", "exclusiveMinimum"}, {"maximum", "exclusiveMaximum"}
-    return bool(below & set(one)) is not bool(above & set(one))
+_MULTIPLE_AT_MOST, _VALUES_AT_MOST = 1024, 9_999  # in a range, of which it lists the multiples
+
+
+def _has_counted_multiples(one: Schema) -> bool:
+    """Whether the grammar has only the multiples among an integer's values."""
+    below = [one[name] for name in ("minimum", "exclusiveMinimum") if name in one]
+    above = [one[name] for name in ("maximum", "exclusiveMaximum") if name in one]
+    if one["multipleOf"] % 1 or one["multipleOf"] > _MULTIPLE_AT_MOST:
+        return False
+    if below and above:
+        return bool(max(above) - min(below) < _VALUES_AT_MOST)
+    return not below and not above
 
 
 def _has_competing_rules(one: Schema) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
+from math import ceil, floor
 from typing import Any
 from urllib.parse import unquote
 
@@ -145,36 +147,40 @@ class References:
 
 
 def unfolding(root: Schema) -> Unfolding:
-    """The unfolded size. Not recursive in Python, since a chain of references may be long."""
-    references = References(root)
+    """The unfolded size."""
     sizes: dict[int, int] = {}
     is_recursive = False
-    path: list[tuple[Schema, Iterator[Any]]] = []
-    on_path: set[int] = set()
+    for schema, inner in _inside_out(root):
+        is_recursive |= any(id(one) not in sizes for one in inner)
+        sizes[id(schema)] = 1 + sum(sizes.get(id(one), 0) for one in inner)
+    return Unfolding(size=sizes[id(root)], is_recursive=is_recursive)
+
+
+def _inside_out(root: Schema) -> Iterator[tuple[Schema, list[Schema]]]:
+    """Each schema of a value, after those that are in it or that it refers to, which are given too.
+
+    Not recursive in Python, since a chain of references may be long.
+    """
+    references = References(root)
+    seen: set[int] = set()
+    path: list[tuple[Schema, list[Schema], Iterator[Schema]]] = []
 
     def enter(schema: Schema) -> None:
-        inner = [one for keyword, one in below(schema) if keyword not in DEFINITIONS]
-        inner += references.targets(schema)
-        on_path.add(id(schema))
-        sizes[id(schema)] = 1
-        path.append((schema, iter([one for one in inner if isinstance(one, dict)])))
+        found = [one for keyword, one in below(schema) if keyword not in DEFINITIONS]
+        both = found + references.targets(schema)
+        inner: list[Schema] = [one for one in both if isinstance(one, dict)]
+        seen.add(id(schema))
+        path.append((schema, inner, iter(inner)))
 
     enter(root)
     while path:
-        schema, inner = path[-1]
-        one = next(inner, None)
+        schema, inner, rest = path[-1]
+        one = next(rest, None)
         if one is None:
             path.pop()
-            on_path.discard(id(schema))
-            if path:
-                sizes[id(path[-1][0])] += sizes[id(schema)]
-        elif id(one) in on_path:
-            is_recursive = True
-        elif id(one) in sizes:
-            sizes[id(schema)] += sizes[id(one)]
-        else:
+            yield schema, inner
+        elif id(one) not in seen:
             enter(one)
-    return Unfolding(size=sizes[id(root)], is_recursive=is_recursive)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +205,8 @@ def checked(value: Any, field: str, limits: SchemaLimits) -> str:
 
     Raises:
         InvalidSchema: it is not a JSON Schema; a reference leads nowhere, out of the document, or
-            only to itself; or it exceeds `limits`.
+            only to itself; a value would have no end, or more decimals than the engine writes; or
+            it exceeds `limits`.
     """
     schema = parsed(value, field)
     text = as_json(schema, field)
@@ -217,6 +224,8 @@ def _check(schema: Any, field: str, limits: SchemaLimits) -> None:
     if properties > limits.properties:
         raise _invalid(field, f"it has {properties} properties, more than {limits.properties}")
     _check_circles(schema, field)
+    _check_ends(schema, field)
+    _check_ranges(schema, field)
     if unfolding(schema).size > limits.unfolded:
         raise _invalid(field, f"its references unfold to more than {limits.unfolded} schemas")
 
@@ -301,6 +310,79 @@ def _check_circles(schema: Any, field: str) -> None:
         circle = [by_id[node] for node in error.args[1] if node in by_id]
         named = next(one[name] for one in circle for name in REFERENCES if name in one)
         raise _invalid(field, f"the reference {echoed(named)} leads only to itself") from None
+
+
+def _check_ends(schema: Any, field: str) -> None:
+    """Refuses a schema whose values would each contain a further one of it, without an end."""
+    references = References(schema)
+    waiting = {id(one): one for one, _ in _inside_out(schema)}
+
+    def has_end(one: Any) -> bool:
+        return id(one) not in waiting
+
+    def can_end(one: Schema) -> bool:
+        if "const" in one or "enum" in one:
+            return True
+        unions = (one[name] for name in ("anyOf", "oneOf") if name in one)
+        return (
+            all(map(has_end, [*references.targets(one), *one.get("allOf", ())]))
+            and all(any(map(has_end, union)) for union in unions)
+            and _can_have(one, has_end)
+        )
+
+    is_shorter = True
+    while is_shorter:
+        before = len(waiting)
+        for key, one in [*waiting.items()]:
+            if can_end(one):
+                del waiting[key]
+        is_shorter = len(waiting) < before
+    if waiting:
+        raise _invalid(field, "it describes a value that contains itself, without an end")
+
+
+def _can_have(one: Schema, has_end: Callable[[Any], bool]) -> bool:
+    """Whether a value of one of its types ends, where the given schemas do."""
+    listed = one.get("properties", {})
+    first = one.get("prefixItems", ())
+    named = one.get("type", "object" if listed else "array" if first or "items" in one else "null")
+    types = {named} if isinstance(named, str) else set(named)
+    if types - {"object", "array"}:
+        return True
+    if "object" in types and all(has_end(listed.get(name)) for name in one.get("required", ())):
+        more = one.get("additionalProperties", one.get("unevaluatedProperties", False))
+        has_more = "patternProperties" in one or (more is not False and has_end(more))
+        if has_more or sum(map(has_end, listed.values())) >= one.get("minProperties", 0):
+            return True
+    least = one.get("minItems", 0)
+    return (
+        "array" in types
+        and all(map(has_end, first[:least]))
+        and (least <= len(first) or has_end(one.get("items", one.get("unevaluatedItems"))))
+    )
+
+
+DECIMALS = 6  # of a number in a range, in the engine's grammar
+_LOWEST = {"minimum": ceil, "exclusiveMinimum": lambda bound: floor(bound) + 1}
+_HIGHEST = {"maximum": floor, "exclusiveMaximum": lambda bound: ceil(bound) - 1}
+
+
+def _check_ranges(schema: Any, field: str) -> None:
+    """Refuses a range without a number that the engine's grammar can write."""
+    for one in schemas(schema):
+        if "number" in one.get("type", ()) and not {"const", "enum"} & set(one):
+            first, last = _ends(one, _LOWEST), _ends(one, _HIGHEST)
+            if first and last and max(first) > min(last):
+                raise _invalid(field, f"no number of {DECIMALS} decimals is in one of its ranges")
+
+
+def _ends(one: Schema, bounds: Mapping[str, Callable[[Fraction], int]]) -> list[int]:
+    """In steps of the last decimal. In draft 4, an exclusive bound is a boolean."""
+    return [
+        end(Fraction(str(one[name])) * 10**DECIMALS)
+        for name, end in bounds.items()
+        if not isinstance(one.get(name, False), bool)
+    ]
 
 
 def too_long(field: str, most: int) -> InvalidSchema:

@@ -18,7 +18,9 @@ from proxy.domain.sandbox import Sandbox, TooCostly
 from proxy.domain.tools import Tool, ToolCall
 from proxy.language.structured.checks import schema_violation
 from proxy.language.structured.constraint_errors import TOOLS_FIELD, too_costly
+from proxy.language.structured.escaped_grammar import IN_MARKUP
 from proxy.language.structured.recent import Recent, fingerprint
+from proxy.language.structured.schema import schemas
 from proxy.language.structured.structural_tags import either, format_of, structural_tag
 from proxy.language.syntax.call_syntax import INPUT_SCHEMA
 from proxy.language.syntax.families import tool_family
@@ -65,13 +67,15 @@ class Guides:
 
     answer: the reasoning is over, or there is none. in_reasoning: the prompt has begun it.
     before_reasoning: the model may begin it. family: the name of the family whose parser reads the
-    calls, where calls are guided.
+    calls, where calls are guided. unheld: the names of strict tools with a `format` that the
+    family's bare strings do not hold.
     """
 
     answer: Constraint | None
     in_reasoning: Constraint | None
     before_reasoning: Constraint | None
     family: str | None = None
+    unheld: frozenset[str] = frozenset()
 
     @property
     def size(self) -> int:
@@ -98,7 +102,13 @@ def guides_of(order: GuideOrder) -> Guides:
         following = reasoning.answer(constraint, is_calls=calls is not None)
         inside = _with_token_ids(reasoning.in_reasoning(following), order)
         before = _with_token_ids(reasoning.before_reasoning(following), order)
-    found = Guides(answer=answer, in_reasoning=inside, before_reasoning=before, family=family)
+    found = Guides(
+        answer=answer,
+        in_reasoning=inside,
+        before_reasoning=before,
+        family=family,
+        unheld=_unheld(order, family),
+    )
     if found.size > 3 * GUIDE_AT_MOST:
         raise InvalidRequest(
             f"Invalid value for '{constraint.field}': as a grammar it has more than "
@@ -158,6 +168,16 @@ def _calls(order: GuideOrder) -> tuple[Constraint | None, str | None]:
     except InexpressibleTokens:
         return None, None
     return guide, family
+
+
+def _unheld(order: GuideOrder, family: str | None) -> frozenset[str]:
+    syntax = None if family is None else tool_family(family).call_syntax
+    if syntax is None or syntax.input.escapes is not IN_MARKUP:
+        return frozenset()
+    strict = {tool.name: tool.parameters for tool in order.tools if tool.is_strict}
+    return frozenset(
+        name for name, schema in strict.items() if any("format" in one for one in schemas(schema))
+    )
 
 
 def _with_token_ids(constraint: Constraint, order: GuideOrder) -> Constraint:

@@ -22,15 +22,26 @@ GOOD, BAD = '{"n": 1}', '{"n": "one"}'
 
 def test_keywords_that_no_grammar_holds_are_named(serve):
     engine = ScriptedEngine(deltas("[1, 1]"))
-    for body in (named(UNIQUE, strict=False), {"guided_json": UNIQUE}):
-        answer = serve(engine).post(CHAT, json={**ASKED, **body, "stream": True})
-        assert answer.headers["x-unenforced-keywords"] == "uniqueItems"
-        assert "x-attempts" not in answer.headers
+    body = {**ASKED, **named(UNIQUE, strict=False), "stream": True}
+    answer = serve(engine).post(CHAT, json=body)
+    assert answer.headers["x-unenforced-keywords"] == "uniqueItems"
+    assert "x-attempts" not in answer.headers
 
 
-def test_with_strict_they_are_checked_and_tried_again(serve):
+STRICT = [
+    named(UNIQUE, strict=True),
+    {"guided_json": UNIQUE},
+    {"guided_json": json.dumps(UNIQUE)},
+    {"nvext": {"guided_json": UNIQUE}},
+    {"structured_outputs": {"json": UNIQUE}},
+    {"json_schema": UNIQUE},
+]
+
+
+@pytest.mark.parametrize("body", STRICT, ids=[*map(str, range(len(STRICT)))])
+def test_with_strict_they_are_checked_and_tried_again(serve, body):
     engine = answering("[1, 1]", "[1, 2]")
-    answer = serve(engine).post(CHAT, json={**ASKED, **named(UNIQUE, strict=True)})
+    answer = serve(engine).post(CHAT, json={**ASKED, **body})
     assert answer.json()["choices"][0]["message"]["content"] == "[1, 2]"
     assert answer.headers["x-attempts"] == "2"
     assert "x-unenforced-keywords" not in answer.headers

@@ -100,6 +100,18 @@ def test_what_a_grammar_does_not_hold_of_a_strict_tool_is_checked():
     assert found.check.violation(answer(("f", '{"x": [1, 2]}'))) is None
 
 
+@pytest.mark.parametrize(("family", "is_checked"), [("hermes", False), ("qwen3_coder", True)])
+@pytest.mark.parametrize("choice", [REQUIRED, ToolChoice(mode=ToolMode.AUTO)])
+def test_a_strict_tools_format_is_checked_where_strings_are_bare(family, is_checked, choice):
+    date = {**SCHEMA, "properties": {"x": {"type": "string", "format": "date"}}}
+    tools = (Tool(name="f", parameters=date, is_strict=True),)
+    found = format_of(asked(tools=tools, tool_choice=choice), card(family))
+    assert (found.check is not None) is is_checked
+    if is_checked:
+        assert found.check.violation(answer(("f", '{"x": "2023-02-30"}'))) is not None
+        assert found.check.violation(answer(("f", '{"x": "2023-02-28"}'))) is None
+
+
 def test_text_and_calls_are_both_checked():
     constraint = replace(FORMAT, is_strict=True)
     of = card(capabilities=UNGUIDED)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from grammars.workarounds import rewrite_ebnf, rewrite_schema
+from grammars.workarounds import mark_numbers, rewrite_ebnf, rewrite_schema, unmark_numbers
 
 WHITESPACE_AT_MOST = 10  # between two JSON tokens; some models write as much as they may
 REASON_AT_MOST = 200
@@ -18,11 +18,28 @@ ANY_JSON = '{"type": ["object", "array"]}'
 SOURCE_LINE = re.compile(r"\[[\d:]+\] \S+:\d+: |Check failed: \(.*?\) is (?:true|false): ")
 
 
-# xgrammar 0.2.8 allows raw control characters in strings of limited length; JSON does not.
-LOOSE_CHARACTER, CHARACTER = r"[^\"\\\r\n]", r"[^\0-\x1f\"\\]"
+# xgrammar allows raw control characters in strings of limited length, which JSON does not, and half
+# of a surrogate pair in all strings, which is no text.
+_HEX = "[A-Fa-f0-9]"
+CHARACTERS = (
+    (r"[^\"\\\r\n]", r"[^\0-\x1f\"\\]"),
+    (r"[^\0-\x1f", r"[^\0-\x1f\ud800-\udfff"),
+    (
+        f'("u" {_HEX} {_HEX} {_HEX} {_HEX})',
+        f'("u" [0-9A-CEFa-cef] {_HEX} {_HEX} {_HEX}) | ("u" [Dd] [0-7] {_HEX} {_HEX}) | '
+        f'("u" [Dd] [89ABab] {_HEX} {_HEX} "\\\\u" [Dd] [C-Fc-f] {_HEX} {_HEX})',
+    ),
+)
+# In a further property's name, an escape would be another spelling of a listed one.
+NAME_ESCAPE = re.compile(
+    r'^(\S+_addl_key_\d+ ::= .*) \| \("\\\\" basic_escape basic_string_sub\)', re.MULTILINE
+)
+# As xgrammar writes a character of a text. It would read further digits behind it as part of it.
+SHORT_ESCAPE = re.compile(r"(\\+)x([7-9a-f][0-9a-f])")
 # Some models write digits for as long as they may. A caller's numbers have up to 17 significant
-# digits, or the 20 of a 64-bit integer; with zeros before them a fraction has some more.
-DIGITS_AT_MOST, EXPONENT_AT_MOST = 24, 3
+# digits, or the 20 of a 64-bit integer; with zeros before them a fraction has some more. A float
+# holds exponents up to 308, and readers of JSON refuse what it does not hold.
+DIGITS_AT_MOST, EXPONENT_AT_MOST = 24, 2
 DIGIT_RULE = re.compile(r"^(\S+) ::= \(\(\[0-9\]\)\)$", re.MULTILINE)
 # Repeated digits, as xgrammar writes them for numbers; and texts and classes, to skip them.
 REPEATS = re.compile(
@@ -37,26 +54,35 @@ GRAMMAR_FORMAT = re.compile(r'"type":\s*"grammar"')
 def _json_schema(text: str) -> Any:
     from xgrammar import Grammar
 
-    return _tightened(Grammar.from_json_schema(text, max_whitespace_cnt=WHITESPACE_AT_MOST))
+    text, mark = mark_numbers(text)
+    grammar = Grammar.from_json_schema(text, max_whitespace_cnt=WHITESPACE_AT_MOST)
+    return _tightened(grammar, mark)
 
 
 def _structural_tag(text: str) -> Any:
     from xgrammar import Grammar
 
-    grammar = Grammar.from_structural_tag(text)
     is_callers = GRAMMAR_FORMAT.search(text) is not None
-    return _tightened(grammar, bounds_numbers=not is_callers)
+    text, mark = mark_numbers(text)
+    return _tightened(Grammar.from_structural_tag(text), mark, bounds_numbers=not is_callers)
 
 
-def _tightened(grammar: Any, *, bounds_numbers: bool = True) -> Any:
-    """The grammar without raw control characters, and with numbers of limited length."""
+def _tightened(grammar: Any, mark: str, *, bounds_numbers: bool = True) -> Any:
+    """The grammar with strings that are text, and with numbers of limited length."""
     from xgrammar import Grammar
 
     given = str(grammar)
-    rules = given.replace(LOOSE_CHARACTER, CHARACTER)
+    rules = SHORT_ESCAPE.sub(_long_escape, unmark_numbers(given, mark))
+    rules = NAME_ESCAPE.sub(r"\1", rules)
+    for loose, tight in CHARACTERS:
+        rules = rules.replace(loose, tight)
     if bounds_numbers:
         rules = _bounded_numbers(rules)
     return grammar if rules == given else Grammar.from_ebnf(rules)
+
+
+def _long_escape(found: re.Match[str]) -> str:
+    return f"{found[1]}u00{found[2]}" if len(found[1]) % 2 else found[0]
 
 
 def _bounded_numbers(rules: str) -> str:

@@ -19,6 +19,7 @@ OPTIONAL_GROUP_IN_EBNF = re.compile(
     rf"{_ESCAPED}|\[(?:{_ESCAPED}|\\[^\\]|[^\]\\])*\]|(\)\\?\?)", re.DOTALL
 )
 EBNF_REGEX = re.compile(r'(?<=\bRegex\(")(?:[^"\\]|\\.)*', re.DOTALL)
+_FLOAT_OR_LONG = re.compile(r"[0-9]{19}|[0-9][.eE]")
 # Keywords whose values are data, not schemas.
 VALUES = frozenset({"const", "enum", "default", "examples"})
 # Keywords that map names of the caller's own to schemas.
@@ -32,11 +33,19 @@ _DATE = (
     f"|02-(0[1-9]|1[0-9]|2[0-8]))|{_LEAP_YEAR}-02-29)"
 )
 _TIME = rf"{_HOUR}:[0-5][0-9]:[0-5][0-9](\.[0-9]+){{0,1}}(Z|[+\-]{_HOUR}:[0-5][0-9])"
+_GROUP = "[0-9A-Fa-f]{1,4}"
+_ADDRESS = "|".join(
+    [
+        f"({_GROUP}:){{7}}{_GROUP}",
+        *(f"(({_GROUP}:){{{count}}}|:)(:{_GROUP}){{1,{7 - count}}}" for count in range(1, 7)),
+    ]
+)
 _POINTER = "(/([^~/]|~[01])*)*"
 FORMATS = {
     "date": f"^{_DATE}$",
     "time": f"^{_TIME}$",
     "date-time": f"^{_DATE}T{_TIME}$",
+    "ipv6": f"^({_ADDRESS}|({_GROUP}:){{1,7}}:|::)$",
     "ipv4": rf"^({_BYTE}\.){{3}}{_BYTE}$",
     "json-pointer": f"^{_POINTER}$",
     "relative-json-pointer": f"^(0|[1-9][0-9]*)(#|{_POINTER})$",
@@ -51,6 +60,45 @@ def rewrite_schema(text: str) -> str:
         return text
     rewritten = _rewritten(given)
     return text if rewritten == given else json.dumps(rewritten)
+
+
+def mark_numbers(text: str) -> tuple[str, str]:
+    """The schema, or structural tag, with its listed floats and long integers as strings.
+
+    xgrammar writes integers beyond 64 bits as floats and, before 0.2.9, 0.7 as 0.69999999999999996.
+    Returns also the mark before their digits, "" for none.
+    """
+    if not _FLOAT_OR_LONG.search(text):
+        return text, ""
+    given, mark = json.loads(text), "#"
+    written = json.dumps(given)
+    while mark in written:
+        mark += "#"
+    return json.dumps(_with_marks(given, mark)), mark
+
+
+def unmark_numbers(rules: str, mark: str) -> str:
+    """The grammar of such a schema with the numbers themselves."""
+    return re.sub(rf'\\"{mark}(-?[0-9][0-9.e+-]*)\\"', r"\1", rules) if mark else rules
+
+
+def _with_marks(given: Any, mark: str, *, is_value: bool = False, is_named: bool = False) -> Any:
+    """is_value: a schema lists it. is_named: its keys are names of the caller's own."""
+    if isinstance(given, list):
+        return [_with_marks(one, mark, is_value=is_value) for one in given]
+    if isinstance(given, dict):
+        is_schema = not (is_value or is_named)
+        return {
+            key: _with_marks(
+                one,
+                mark,
+                is_value=is_value or (is_schema and key in ("const", "enum")),
+                is_named=is_schema and key in NAMED,
+            )
+            for key, one in given.items()
+        }
+    is_long = isinstance(given, int) and not -(2**63) <= given < 2**63
+    return f"{mark}{given}" if is_value and (is_long or isinstance(given, float)) else given
 
 
 def rewrite_ebnf(text: str) -> str:

@@ -58,9 +58,25 @@ def test_each_violation_has_its_path():
     assert wrong(wanted, '{"list": []}') is None
 
 
-@pytest.mark.parametrize("text", ["", "```json\n1\n```", "1 2", "NaN", "[1,]"])
+@pytest.mark.parametrize(
+    "text", ["", "```json\n1\n```", "1 2", "NaN", "[1,]", "378E480", r'"\ud800"']
+)
 def test_invalid_json_does_not_conform(text):
     assert wrong(schema({}), text).startswith("it is not JSON")
+
+
+@pytest.mark.parametrize(
+    ("given", "good", "bad"),
+    [
+        ({"enum": [2**64 + 1]}, "18446744073709551617", "18446744073709551616"),
+        ({"multipleOf": 5}, "100000000000000000005", "100000000000000000006"),
+        ({"maximum": 10**20}, "100000000000000000000", "100000000000000000001"),
+        ({"uniqueItems": True}, f"[{2**64}, {2**64 + 1}]", f"[{2**64}, {2**64}]"),
+    ],
+)
+def test_long_integers_are_compared_exactly(given, good, bad):
+    assert wrong(schema(given), good) is None
+    assert wrong(schema(given), bad)
 
 
 def test_a_regular_expression_must_match_in_full():

@@ -20,6 +20,12 @@ class Node(BaseModel):
     children: list[Node]
 
 
+def needs(**keywords) -> dict:
+    """An object that needs a property `x` of its own kind, or of these keywords."""
+    x = keywords or {"$ref": "#"}
+    return {"type": "object", "properties": {"x": x}, "required": ["x"]}
+
+
 @pytest.mark.parametrize(
     "schema",
     [
@@ -30,6 +36,18 @@ class Node(BaseModel):
         {"$defs": {"a/b~c d": {}}, "items": {"$ref": "#/$defs/a~1b~0c%20d"}},
         {"$schema": "http://json-schema.org/draft-07/schema#", "type": "null"},
         {"enum": [{"$ref": "#/nowhere"}]},
+        needs(anyOf=[{"$ref": "#"}, {"type": "null"}]),
+        needs(type="array", items={"$ref": "#"}),
+        {**needs(), "type": ["object", "null"]},
+        {**needs(), "required": []},
+        {"type": "array", "prefixItems": [{"type": "null"}, {"$ref": "#"}], "minItems": 1},
+        {"type": "number", "minimum": 0.1234561, "maximum": 0.123457},
+        {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.000002},
+        {"type": "number", "exclusiveMinimum": 1e20},
+        {
+            "$schema": "http://json-schema.org/draft-04/schema#",
+            **{"type": "number", "minimum": 1, "exclusiveMinimum": True, "maximum": 2},
+        },
         to_strict_json_schema(Node),
     ],
 )
@@ -81,6 +99,23 @@ def doubling(keyword: str, step) -> dict:
         (doubling("anyOf", lambda one: one), "unfold to more than 50000"),
         (doubling("anyOf", lambda one: {"items": one}), "unfold to more than 50000"),
         ({"minimum": float("nan")}, "not JSON"),
+        (needs(), "contains itself"),
+        (needs(allOf=[{"$ref": "#"}]), "contains itself"),
+        (needs(type="array", items={"$ref": "#"}, minItems=1), "contains itself"),
+        (needs(type="array", prefixItems=[{"$ref": "#"}], minItems=1), "contains itself"),
+        ({**needs(), "required": [], "minProperties": 1}, "contains itself"),
+        ({"properties": {"x": {"$ref": "#"}}, "required": ["x"]}, "contains itself"),
+        ({"anyOf": [{"type": "null"}, needs(**{"$ref": "#/anyOf/1"})]}, "contains itself"),
+        *(
+            ({"type": kind, low: 0.1234567891, high: 0.1234567899}, "no number of 6 decimals")
+            for kind in ("number", ["number", "null"])
+            for low in ("minimum", "exclusiveMinimum")
+            for high in ("maximum", "exclusiveMaximum")
+        ),
+        (
+            {"items": {"type": "number", "exclusiveMinimum": 1, "exclusiveMaximum": 1.000001}},
+            "no number of 6 decimals",
+        ),
     ],
 )
 def test_an_invalid_schema_is_refused_with_the_reason_and_the_field(schema, said):
