@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -161,11 +162,21 @@ def _save(chunks: Iterator[bytes], path: Path) -> None:
 @contextmanager
 def _errors_of(source: HubRepository | StoredObjects) -> Iterator[None]:
     """Turns the libraries' errors into BuildError, with the first line of their message."""
-    from httpx2 import HTTPError  # huggingface_hub's client
     from obstore.exceptions import BaseError
 
     try:
         yield
-    except (OSError, ValueError, tarfile.TarError, BaseError, HTTPError) as error:
+    except Exception as error:
+        known = (OSError, ValueError, tarfile.TarError, BaseError)
+        if not isinstance(error, (*known, *_client_errors())):
+            raise
         words = next((line for line in str(error).splitlines() if line.strip()), repr(error))
         raise BuildError(f"{source} cannot be fetched: {words}") from error
+
+
+def _client_errors() -> tuple[type[Exception], ...]:
+    """Of the HTTP client that huggingface_hub has imported: 2.x is on httpx2, 1.x on httpx. That of
+    0.x, requests, raises OSError.
+    """
+    clients = (sys.modules.get(name) for name in ("httpx2", "httpx"))
+    return tuple(client.HTTPError for client in clients if client is not None)

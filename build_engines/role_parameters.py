@@ -14,8 +14,7 @@ from typing_extensions import assert_never
 from build_engines import fetch, triton_models
 from build_engines.engine_limits import EVERY_KIND, TrtllmEngine
 from build_engines.facts import Facts
-from build_engines.gpu import adapter, llm_args, memory
-from build_engines.gpu.architecture import Architecture
+from build_engines.gpu import adapter, llm_args, memory, recipe
 from build_engines.gpu.legacy import backend_parameters
 from build_engines.gpu.llm_args import SAMPLERS
 from build_engines.gpu.options import GpuOptions
@@ -76,10 +75,11 @@ def on_gpus(
         memory_gb: of one GPU; None if it is unknown.
     """
     beside = _links(built.resolve())
-    shape = Architecture.read(fetch.config(fetch.Here("weights", beside["weights"])) or {})
+    config = fetch.config(fetch.Here("weights", beside["weights"])) or {}
+    shape, _ = recipe.known_shape(config)
     options = memory.with_rows(shape, entry.gpu, memory_gb=memory_gb)
     entry = entry.model_copy(update={"gpu": options})
-    logits_size = {"logits_size": str(shape.vocabulary)}
+    logits_size = {"logits_size": str(shape.vocabulary if shape else facts.vocab_size)}
     limits = served_engine(entry, facts, version)
     tokenizer = _guides(entry, limits.guide_kinds)
     rows = _rows(entry)
@@ -120,7 +120,7 @@ def on_vllm(name: str, entry: VllmEntry, facts: Facts, built: Path) -> dict[str,
     )
     engine = {
         **_python_engine(name, entry, facts, options.max_rows),
-        "logits_size": str(vllm_build.shape_of(built).vocabulary),
+        "logits_size": str(vllm_build.vocabulary_of(built) or facts.vocab_size),
         "vllm_args": json.dumps(arguments, sort_keys=True),
         "lora_adapters": json.dumps(
             {each: str((lora / each).resolve()) for each in entry.adapter_names}

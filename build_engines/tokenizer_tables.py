@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,8 @@ def make(
     tokenizer, backend = _tokenizer(weights)
     folder = Path(target)
     backend.save(str(folder / "tokenizer.json"))
-    table = token_bytes(tokenizer, vocab_size=model.get("vocab_size", 0))
-    vocab_size = model.get("vocab_size", len(table))
+    table = token_bytes(tokenizer, vocab_size=model.get("vocab_size") or 0)
+    vocab_size = model.get("vocab_size") or len(table)
     strips = strips_leading_space(backend, table)
     check(backend, table, strips=strips)
     _save_table(folder / "token_bytes.npz", table)
@@ -95,10 +95,29 @@ def token_bytes(tokenizer: Any, vocab_size: int) -> list[bytes]:
 
     known = set(tokenizer.backend_tokenizer.get_vocab(with_added_tokens=True).values())
     vocab_size = max(vocab_size, max(known) + 1)
-    table = list(TokenizerInfo.from_huggingface(tokenizer, vocab_size=vocab_size).decoded_vocab)
+    info = TokenizerInfo.from_huggingface(tokenizer, vocab_size=vocab_size)
+    table = list(info.decoded_vocab)
+    for token_id, value in _with_zero_bytes(tokenizer.backend_tokenizer, info.vocab_type):
+        table[token_id] = value
     for token_id, token in tokenizer.backend_tokenizer.get_added_tokens_decoder().items():
         table[token_id] = b"" if token.special else token.content.encode()
     return [value if token_id in known else b"" for token_id, value in enumerate(table)]
+
+
+def _with_zero_bytes(backend: Any, kind: Any) -> Iterator[tuple[int, bytes]]:
+    """The tokens with a zero byte, at which decoded_vocab of xgrammar 0.1 ends them.
+
+    kind: xgrammar's VocabType.
+    """
+    from xgrammar import TokenizerInfo, VocabType
+
+    zero = "\u0100" if kind == VocabType.BYTE_LEVEL else "\0"
+    for token, token_id in backend.get_vocab(with_added_tokens=False).items():
+        if zero in token:
+            parts = TokenizerInfo(token.split(zero), vocab_type=kind).decoded_vocab
+            yield token_id, b"\0".join(parts)
+        elif token == "<0x00>" and kind == VocabType.BYTE_FALLBACK:
+            yield token_id, b"\0"
 
 
 def special_tokens(backend: Any) -> dict[int, str]:
@@ -129,13 +148,21 @@ def guide_info(
         else value
         for token_id, value in enumerate(table[:vocab_size])
     ]
-    info = TokenizerInfo(
-        named,
-        vocab_type=VocabType.RAW,
-        vocab_size=vocab_size,
-        stop_token_ids=list(end_ids),
-    )
-    return str(info.serialize_json())
+
+    def serialized() -> str:
+        info = TokenizerInfo(
+            named,
+            vocab_type=VocabType.RAW,
+            vocab_size=vocab_size,
+            stop_token_ids=list(end_ids),
+        )
+        return str(info.serialize_json())
+
+    # What some versions of xgrammar cut at a zero byte, they would allow for the text before it.
+    read = TokenizerInfo.deserialize_json(serialized()).decoded_vocab
+    for token_id, (value, kept) in enumerate(zip(named, read, strict=False)):
+        named[token_id] = value if kept == value else NO_TEXT
+    return serialized()
 
 
 def infilling(backend: Any) -> tuple[str, str, str] | None:

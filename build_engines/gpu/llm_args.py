@@ -80,7 +80,7 @@ def _pytorch(
         "dtype": options.dtype,
         "max_batch_size": options.max_batch_size,
         "max_num_tokens": options.max_num_tokens,
-        "stream_interval": _stream_interval(options.rows),
+        "stream_interval": stream_interval(options.rows),
         "enable_iter_perf_stats": options.iteration_stats,
         "cuda_graph_config": _cuda_graphs(options, version),
     }
@@ -97,7 +97,7 @@ def _pytorch(
     return found
 
 
-def _stream_interval(rows: int) -> int:
+def stream_interval(rows: int) -> int:
     """A request's first token comes at once, the others with each `interval`th step (pull request
     5836). Each response costs the engine's process up to 100 microseconds, so a full batch should
     not send many more than the 4,000 a second that it sends on: 64 rows with steps of 16 ms. Longer

@@ -38,7 +38,7 @@ class Estimate:
     """Bytes on the GPU that holds most.
 
     kv_token: keys and values of one token in all layers. kv_windowed_token: those in the layers
-    that keep only the last `window` tokens.
+    that keep only the last `window` tokens. state: of a request in layers without attention.
     """
 
     weights: float
@@ -47,11 +47,12 @@ class Estimate:
     kv_windowed_token: float
     window: int
     block_tokens: int = BLOCK_TOKENS
+    state: float = 0.0
 
     def sequence(self, tokens: int) -> float:
-        """Bytes of KV cache for one request of that many tokens."""
+        """Bytes of KV cache and state for one request of that many tokens."""
         full = tokens * (self.kv_token - self.kv_windowed_token)
-        return full + min(tokens, self.window) * self.kv_windowed_token
+        return full + min(tokens, self.window) * self.kv_windowed_token + self.state
 
     def cache(self, memory: float, fraction: float) -> float:
         """Bytes of KV cache on a GPU with that many bytes of memory."""
@@ -62,7 +63,7 @@ def estimate(shape: Architecture, options: GpuOptions) -> Estimate:
     """As KVCacheManager in TensorRT-LLM's resource_manager.py (b35ac1b6) counts: latent attention
     has one vector for all heads, on each GPU, and attention_dp splits no heads.
     """
-    windowed = shape.windowed_layers / shape.layers
+    windowed = shape.windowed_layers / max(1, shape.attention_layers)
     kv_token = _layers(shape, options) * _kv_numbers(shape, options) * kv_bytes(shape, options)
     return Estimate(
         weights=_weights(shape, options),
@@ -71,13 +72,14 @@ def estimate(shape: Architecture, options: GpuOptions) -> Estimate:
         kv_windowed_token=kv_token * windowed,
         window=shape.window or 0,
         block_tokens=BLOCK_TOKENS if shape.latent is None else LATENT_BLOCK_TOKENS,
+        state=shape.state_bytes / options.attention_ways / options.pipeline_parallel,
     )
 
 
 def _layers(shape: Architecture, options: GpuOptions) -> int:
     """Layers with a KV cache on the GPU that has most: a drafting layer has one, too."""
     drafting = options.speculative.layers if isinstance(options.speculative, Mtp) else 0
-    return math.ceil(shape.layers / options.pipeline_parallel) + drafting
+    return math.ceil(shape.attention_layers / options.pipeline_parallel) + drafting
 
 
 def _kv_numbers(shape: Architecture, options: GpuOptions) -> float:
@@ -162,15 +164,18 @@ def concurrency(
     )
 
 
-def with_rows(shape: Architecture, options: GpuOptions, *, memory_gb: float | None) -> GpuOptions:
+def with_rows(
+    shape: Architecture | None, options: GpuOptions, *, memory_gb: float | None
+) -> GpuOptions:
     """The options with the max_batch_size of a checkpoint for which models.yaml has none.
 
-    memory_gb: None if the GPU is unknown.
+    shape, memory_gb: None if the model's shape, or the GPU, is unknown.
     """
     if options.engine == "plan" or "max_batch_size" in options.model_fields_set:
         return options
     rows = LEAST_ROWS
-    if memory_gb is not None and shape.native_quantization in {None, *WEIGHT_BYTES}:
+    is_known = shape is not None and shape.native_quantization in {None, *WEIGHT_BYTES}
+    if memory_gb is not None and shape is not None and is_known:
         tokens = min(ROW_TOKENS, options.max_seq_len or shape.positions or ROW_TOKENS)
         found = estimate(shape, options)
         fitting = admitted(found, options, memory_gb=memory_gb, tokens=tokens)
@@ -192,14 +197,20 @@ def kv_bytes(shape: Architecture, options: GpuOptions) -> float:
     return KV_BYTES.get((shape.native_kv_cache or "") if chosen == "auto" else chosen, 2.0)
 
 
+def kv_token_bytes(shape: Architecture, options: GpuOptions) -> int:
+    """Of one token in all layers, on all GPUs together."""
+    return round(shape.attention_layers * shape.kv_numbers * kv_bytes(shape, options))
+
+
 def _weights(shape: Architecture, options: GpuOptions) -> float:
     plain = 4.0 if options.dtype == "float32" else 2.0
     name = options.quantization or shape.native_quantization or ""
     quantized = WEIGHT_BYTES.get(name, plain)
     beside = plain if shape.only_experts else quantized
-    attention = shape.layers * (shape.head_parameters + _key_copy(shape)) + shape.mlp_parameters
-    layers = beside * attention / options.attention_ways
-    layers += beside * shape.layers * shape.compression_parameters
+    attention = shape.attention_layers * (shape.head_parameters + _key_copy(shape))
+    split = attention + shape.mixer_parameters + shape.mlp_parameters
+    layers = beside * split / options.attention_ways
+    layers += beside * shape.attention_layers * shape.compression_parameters
     layers += quantized * shape.expert_parameters / options.tensor_parallel
     share = math.ceil(shape.layers / options.pipeline_parallel) / shape.layers
     drafting = _drafting(shape, options, plain if name == "nvfp4" else quantized)

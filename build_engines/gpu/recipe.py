@@ -66,28 +66,37 @@ def make(entry: GpuEntry, config: dict[str, Any], context: BuildContext) -> Reci
     Raises:
         BuildError: the model cannot be built with these options; the message has every reason.
     """
-    shape = Architecture.read(config)
+    shape, unknown = known_shape(config)
+    if shape is None and entry.gpu.engine == "plan":
+        raise BuildError(unknown)
     options = memory.with_rows(shape, entry.gpu, memory_gb=context.device.memory_gb)
     entry = entry.model_copy(update={"gpu": options})
-    if found := list(_problems(options, shape, context.toolkit, context.device)):
+    text = config.get("text_config", config)
+    positions = shape.positions if shape else text.get("max_position_embeddings") or 0
+    found = [
+        *_option_problems(options, context.toolkit, context.device),
+        *_length_problems(options, positions),
+        *(_problems(options, shape, context.toolkit, context.device) if shape else ()),
+    ]
+    if found:
         raise BuildError("; ".join(found))
     weights = weights_of(entry, context.artifacts)
-    longest = options.max_seq_len or shape.positions
+    longest = options.max_seq_len or positions
     factory = StepFactory(options=options, weights=weights, context=context)
     context_length = min(longest, entry.context_length or longest)
     tables = Tables(
         context.store,
         weights,
-        model=config.get("text_config", config),
+        model=text | ({"vocab_size": shape.vocabulary} if shape else {}),
         context_length=context_length,
-        kv_token_bytes=round(shape.layers * shape.kv_numbers * memory.kv_bytes(shape, options)),
+        kv_token_bytes=memory.kv_token_bytes(shape, options) if shape else 0,
     )
     beside = _beside(options, context.artifacts)
     adapters = [step for name, step in beside.items() if name.startswith(LORA)]
     checked = factory.checked_adapters(adapters)
     served = (
         legacy_steps.served(factory, adapters, shape, longest=longest)
-        if options.engine == "plan"
+        if options.engine == "plan" and shape
         else factory.served()
     )
     if entry.runtime == "tensorrtllm" and options.guided_decoding != "off":
@@ -98,8 +107,19 @@ def make(entry: GpuEntry, config: dict[str, Any], context: BuildContext) -> Reci
         tables=tables,
         beside={"weights": weights, **beside},
         context_length=context_length,
-        notes=(*_unlisted(options, config), *_notes(entry, shape, context.device)),
+        notes=(
+            *_unlisted(options, config),
+            *(_notes(entry, shape, context.device) if shape else [unknown]),
+        ),
     )
+
+
+def known_shape(config: dict[str, Any]) -> tuple[Architecture | None, str]:
+    """Or the note for a shape that is not known here: the engine may know it."""
+    try:
+        return Architecture.read(config), ""
+    except BuildError as error:
+        return None, f"sharding and memory are not checked: {error}"
 
 
 def _beside(options: GpuOptions, artifacts: Path) -> dict[str, Step]:
@@ -128,6 +148,9 @@ def _notes(entry: GpuEntry, shape: Architecture, device: Device) -> Iterator[str
     options, max_tokens = entry.gpu, entry.default_max_tokens
     if options.engine == "plan":
         yield legacy_refusals.NOTICE
+    is_on_hopper = device.architecture == "hopper" and options.engine == "pytorch"
+    if shape.kind == "gpt_oss" and is_on_hopper and "moe_config" not in options.llm_args:
+        yield "on Hopper, gpt-oss needs gpu.llm_args: {moe_config: {backend: TRITON}}"
     yield from memory.arithmetic(shape, options, memory_gb=device.memory_gb)
     if entry.sampling.max_tokens is None:
         yield (
@@ -144,30 +167,33 @@ def _notes(entry: GpuEntry, shape: Architecture, device: Device) -> Iterator[str
         )
 
 
+def _option_problems(options: GpuOptions, toolkit: Toolkit, device: Device) -> Iterator[str]:
+    """Why no model can be built with these options: version, GPU, arguments."""
+    yield from toolkit.problems(options)
+    if device.architecture is not None:
+        yield from (r.reason for r in refusals.wrong_architecture(options, device.architecture))
+    yield from _argument_problems(options, toolkit.version)
+
+
 def _problems(
     options: GpuOptions, shape: Architecture, toolkit: Toolkit, device: Device
 ) -> Iterator[str]:
-    """Every reason why the model cannot be built: version, GPU, shape, memory."""
-    yield from toolkit.problems(options)
+    """Why a model of this shape cannot be built with them."""
     if options.engine == "plan":
         yield from legacy_refusals.problems(options, shape, toolkit.version)
-    if device.architecture is not None:
-        yield from (r.reason for r in refusals.wrong_architecture(options, device.architecture))
     yield from sharding_problems(shape, options)
-    yield from _length_problems(options, shape)
     yield from _origin_problems(options, shape, toolkit.version)
     yield from _latent_problems(options, shape, device)
-    yield from _argument_problems(options, toolkit.version)
     if device.memory_gb is not None:
         yield from memory.problems(shape, options, memory_gb=device.memory_gb)
 
 
-def _length_problems(options: GpuOptions, shape: Architecture) -> Iterator[str]:
-    longest = options.max_seq_len or shape.positions
+def _length_problems(options: GpuOptions, positions: int) -> Iterator[str]:
+    longest = options.max_seq_len or positions
     if not longest:
         yield "config.json has no max_position_embeddings: set max_seq_len"
-    elif shape.positions and longest > shape.positions:
-        yield f"max_seq_len is {longest}, but the model supports {shape.positions} positions only"
+    elif positions and longest > positions:
+        yield f"max_seq_len is {longest}, but the model supports {positions} positions only"
     if not options.chunked_prefill and options.max_num_tokens < longest:
         yield (
             f"without chunked_prefill a prompt of up to {longest} tokens must fit into one step of "

@@ -13,6 +13,7 @@ from typing import Any
 from packaging.version import Version
 
 from build_engines.gpu import extra_arguments
+from build_engines.gpu.llm_args import stream_interval
 from build_engines.upstream import signatures
 from build_engines.upstream.signatures import RecordedClasses
 from build_engines.vllm.options import VllmOptions
@@ -143,6 +144,8 @@ def of(options: VllmOptions, *, context_length: int, reads_images: bool = False)
         # Guides come as grammars that xgrammar has made; another backend reads them otherwise.
         "structured_outputs_config": {"backend": "xgrammar"},
         "disable_log_stats": True,  # the engine has its own recorder
+        # The first token comes at once here, too (vLLM's output_processor.py).
+        "stream_interval": stream_interval(options.max_rows),
     }
     if reads_images:
         found["limit_mm_per_prompt"] = MEDIA

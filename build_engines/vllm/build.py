@@ -14,12 +14,13 @@ from build_engines.errors import BuildError
 from build_engines.fetch import Fetch, Here
 from build_engines.gpu import adapter, device, memory, verify
 from build_engines.gpu.architecture import Architecture
-from build_engines.gpu.recipe import sharding_problems
+from build_engines.gpu.recipe import known_shape, sharding_problems
 from build_engines.json_files import read_object
 from build_engines.models_file import VllmEntry
 from build_engines.tables_step import LAYOUT, TOOLS, has_tables, in_child, versions
 from build_engines.tool import Say
 from build_engines.vllm import arguments
+from build_engines.vllm.options import VllmOptions
 from build_engines.whole_folder import Provenance, contents_hash
 
 ENGINE, ADAPTERS = "engine", "lora"
@@ -59,25 +60,32 @@ def build(name: str, entry: VllmEntry, artifacts: Path, say: Say, *, machine_gb:
     weights = folders[ENGINE].folder
     verify.weights(weights)
     config = fetch.config(folders[ENGINE]) or {}
-    shape = Architecture.read(config)
-    context_length = _context_length(entry, shape)
+    shape, unknown = known_shape(config)
+    text = config.get("text_config", config)
+    positions = shape.positions if shape else text.get("max_position_embeddings") or 0
+    context_length = _context_length(entry, positions)
     gpu_gb = entry.vllm.memory_gb or device.installed(_devices(entry)).memory_gb
     found = [
-        *problems(entry, shape, context_length, gpu_gb=gpu_gb, machine_gb=machine_gb),
+        *_option_problems(entry.vllm),
+        *(
+            problems(entry, shape, context_length, gpu_gb=gpu_gb, machine_gb=machine_gb)
+            if shape
+            else ()
+        ),
         *_adapter_problems(entry, folders),
     ]
     if found:
         raise BuildError("; ".join(found))
-    for note in _notes(entry, shape, context_length, gpu_gb):
+    for note in _notes(entry, shape, context_length, gpu_gb) if shape else [unknown]:
         tell(note)
     tell("making the tokenizer tables")
     options = entry.vllm.as_gpu(context_length)
-    kv_bytes = shape.layers * shape.kv_numbers * memory.kv_bytes(shape, options)
+    model = text | ({"vocab_size": shape.vocabulary} if shape else {})
     with whole_folder.made(artifacts / name, _provenance(entry, folders)) as target:
         in_child(
             tokenizer_tables.make,
-            str(weights), config.get("text_config", config), str(target), context_length,
-            round(kv_bytes),
+            str(weights), model, str(target), context_length,
+            memory.kv_token_bytes(shape, options) if shape else 0,
         )  # fmt: skip
         for link, folder in folders.items():
             (target / link).parent.mkdir(exist_ok=True)
@@ -110,11 +118,17 @@ def _devices(entry: VllmEntry) -> tuple[str, ...]:
     return tuple(map(str, entry.vllm.devices or ()))
 
 
-def _context_length(entry: VllmEntry, shape: Architecture) -> int:
-    longest = shape.positions or entry.context_length
+def _context_length(entry: VllmEntry, positions: int) -> int:
+    longest = positions or entry.context_length
     if not longest:
         raise BuildError("config.json has no max_position_embeddings: set context_length")
     return min(longest, entry.context_length or longest)
+
+
+def _option_problems(options: VllmOptions) -> Iterator[str]:
+    if options.environment is not None:
+        verify.present(options.environment, "bin/activate", "bin/python3")
+    yield from arguments.problems(options, arguments.installed() or max(arguments.RECORDS))
 
 
 def problems(
@@ -125,11 +139,11 @@ def problems(
     gpu_gb: float | None,
     machine_gb: float,
 ) -> Iterator[str]:
-    """Why the model cannot be served. gpu_gb: the memory of one GPU; None if there is none here."""
+    """Why a model of this shape cannot be served.
+
+    gpu_gb: the memory of one GPU; None if there is none here.
+    """
     options, as_gpu = entry.vllm, entry.vllm.as_gpu(context_length)
-    if options.environment is not None:
-        verify.present(options.environment, "bin/activate", "bin/python3")
-    yield from arguments.problems(options, arguments.installed() or max(arguments.RECORDS))
     yield from sharding_problems(shape, as_gpu)
     if shape.native_quantization not in {None, *memory.WEIGHT_BYTES}:
         return
@@ -206,9 +220,10 @@ def _provenance(entry: VllmEntry, folders: dict[str, Fetch | Here]) -> Provenanc
     return Provenance(key=key, tools=versions(TOOLS))
 
 
-def shape_of(folder: Path) -> Architecture:
-    """The shape of a built model. Raises BuildError."""
-    return Architecture.read(_config(folder))
+def vocabulary_of(folder: Path) -> int | None:
+    """The width of a built model's logits; None if its configuration does not say."""
+    shape, _ = known_shape(config := _config(folder))
+    return shape.vocabulary if shape else config.get("text_config", config).get("vocab_size")
 
 
 def reads_images(folder: Path) -> bool:

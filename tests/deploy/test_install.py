@@ -230,12 +230,16 @@ def container(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     """A venv that says that it has the packages of NVIDIA's container; they are empty."""
     folder = tmp_path_factory.mktemp("container")
     subprocess.run([with_python("3.12"), "-m", "venv", folder], check=True)
-    [packages] = folder.glob("lib/python*/site-packages")
-    for name, (version, *requires) in request.param["packages"].items():
-        info = packages / f"{name.replace('-', '_')}-{version}.dist-info"
+    [site] = folder.glob("lib/python*/site-packages")
+    describe(site, request.param["packages"])
+    return folder
+
+
+def describe(site: Path, packages: dict[str, list[str]]) -> None:
+    for name, (version, *requires) in packages.items():
+        info = site / f"{name.replace('-', '_')}-{version}.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(described(name, version, *requires))
-    return folder
 
 
 @pytest.mark.parametrize(("record", "stage"), STAGES, ids=[stage["what"] for _, stage in STAGES])
@@ -263,7 +267,7 @@ def test_pip_finds_packages_for_us_that_fit_beside_those_of_nvidias_container(co
     assert result.returncode == 0, result.stdout + result.stderr
     found = json.loads(report.read_text())["install"]
     ours = {canonicalize_name(one["metadata"]["name"]): one["metadata"]["version"] for one in found}
-    assert {"httpx", "obstore"} < ours.keys(), "the container has httpx 0.27.2"
+    assert "obstore" in ours
     locked = {canonicalize_name(one.name): one for one in map(Requirement, pins("proxy"))}
     assert all(ours[name] in locked[name].specifier for name in ours.keys() & locked.keys())
     shared = {"torch", "transformers", "tokenizers", "xgrammar", "numpy", "pydantic"}
@@ -271,3 +275,4 @@ def test_pip_finds_packages_for_us_that_fit_beside_those_of_nvidias_container(co
     kept = names(install.kept(install.of_extras(PYPROJECT, "gpu"), [str(packages)]))
     assert shared < kept
     assert not kept & ours.keys()
+    assert "httpx" in kept | ours.keys(), "of the container where huggingface_hub is on it"

@@ -88,9 +88,27 @@ def test_a_leader_that_is_none_says_what_is_missing(run, tmp_path, name):
 def test_a_rank_is_started_in_the_workers_container(run, tmp_path):
     result = run("pod-shell", "triton-0-1", "orted", "-mca", "ess 'env'")
     assert result.returncode == 0
-    assert calls(tmp_path) == [
-        "kubectl exec triton-0-1 --container=triton -- /bin/sh -c orted -mca ess 'env'"
-    ]
+    (call,) = calls(tmp_path)
+    assert call.startswith("kubectl exec triton-0-1 --container=triton -- /bin/sh -c ")
+    assert call.endswith(" sh /bin/sh -c orted -mca ess 'env'")
+
+
+@pytest.mark.parametrize("has_entry", [True, False])
+def test_a_rank_goes_through_the_images_entry_point_if_there_is_one(tmp_path, has_entry):
+    """As kubectl would run it in the container; the entry point says that it was there."""
+    entry, kubectl = tmp_path / "entry", tmp_path / "kubectl"
+    if has_entry:
+        entry.write_text('#!/bin/sh\necho entry\nexec "$@"\n')
+        entry.chmod(0o755)
+    kubectl.write_text('#!/bin/sh\nshift 4\nexec "$@"\n')
+    kubectl.chmod(0o755)
+    script = (SCRIPTS / "pod-shell").read_text()
+    assert "entry=/opt/nvidia/nvidia_entrypoint.sh\n" in script
+    script = script.replace("/opt/nvidia/nvidia_entrypoint.sh", str(entry))
+    command = ["/bin/sh", "-c", script, "pod-shell", "worker", "echo", "'a  b'", "&&", "echo c"]
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["entry"] * has_entry + ["a  b", "c"]
 
 
 @pytest.fixture

@@ -24,6 +24,8 @@ ctypes.PyDLL(None).sleep(3000)  # keeps the GIL
 """
 # Another model's stub has no watch of its own. The server's pid is where Triton writes it.
 NEIGHBOR = "import time; print(1, flush=True); time.sleep(3000)"
+# One with an engine that it has forked, which has its command line.
+FORKED = "import os, time; os.fork() and print(1, flush=True); time.sleep(3000)"
 # As in Triton, a thread that ends starts the stub: PR_SET_PDEATHSIG would end the stub with it.
 SERVER = """
 import os, subprocess, sys, threading
@@ -74,7 +76,7 @@ time.sleep(3000)
 def test_the_processes_of_a_stub_end_with_it_while_its_server_lives():
     """They do not end by themselves, and hold the GPU's memory: vLLM's engine is one."""
     server = subprocess.Popen(
-        [sys.executable, "-c", SERVER, STUB_WITH_ENGINE, NEIGHBOR],
+        [sys.executable, "-c", SERVER, STUB_WITH_ENGINE, FORKED],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
@@ -83,18 +85,25 @@ def test_the_processes_of_a_stub_end_with_it_while_its_server_lives():
         stub, neighbor = (psutil.Process(int(pid)) for pid in pids)
         eventually(lambda: len(engines(stub)) == 2, 5, "an engine and its worker")
         started = engines(stub)
+        (forked,) = neighbor.children()
         time.sleep(4 * parent_watch.POLL_S)  # it has to start, and to look once
         stub.kill()
         eventually(lambda: all(map(has_ended, started)), 5, "its processes have ended")
-        assert neighbor.is_running()
+        time.sleep(parent_watch.POLL_S)
+        assert not has_ended(neighbor)
+        assert not has_ended(forked), "another model's engine, which is no orphan"
         neighbor.kill()
+        forked.kill()
         server.kill()
 
 
 def engines(stub: psutil.Process) -> list[psutil.Process]:
-    return [
-        one for one in stub.children(recursive=True) if "parent_watch" not in str(one.cmdline())
-    ]
+    found = []
+    for one in stub.children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # one that is just starting has no command line
+            if "parent_watch" not in str(one.cmdline()):
+                found.append(one)
+    return found
 
 
 def has_ended(process: psutil.Process) -> bool:

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 
 from build_engines.errors import BuildError
 from build_engines.tokenizer_tables import (
+    NO_TEXT,
     chat_templates,
     check,
     guide_info,
@@ -78,10 +79,36 @@ def test_what_guides_need_survives_the_file(tokenizer, table):
         guide_info(table, vocab_size=width, end_ids=ends, special={})
     )
     assert info.vocab_size == width
-    assert info.decoded_vocab == table[:width]
+    for value, kept in zip(table[:width], info.decoded_vocab, strict=True):
+        assert kept == value or (b"\0" in value and kept == NO_TEXT), "older xgrammars"
     assert info.stop_token_ids == sorted(ends)
     silent = {token_id for token_id, value in enumerate(table[:width]) if not value}
     assert silent == {*info.special_token_ids, *ends}
+
+
+ZEROS = (b"\0", b"a\0b", b"\0\0", b"\0\xff")
+
+
+def test_tokens_with_zero_bytes_are_whole_and_no_guide_takes_them_for_their_beginning(tokenizer):
+    """xgrammar 0.1 ends a token at its first zero byte, and 0.2.3 where it reads its own file."""
+    from xgrammar import TokenizerInfo
+
+    saved = json.loads(tokenizer.backend_tokenizer.to_str())
+    is_byte_level = tokenizer.bos_token != "<s>"
+    spelled = {"\0": "\u0100", "\xff": "\u00ff"} if is_byte_level else {}
+    texts = [value.decode("latin-1") for value in (ZEROS if is_byte_level else ZEROS[1:3])]
+    first = max(saved["model"]["vocab"].values()) + 1
+    for number, text in enumerate(texts):
+        name = "".join(spelled.get(each, each) for each in text)
+        saved["model"]["vocab"].setdefault(name, first + number)
+    backend = Tokenizer.from_str(json.dumps(saved))
+    made = type(tokenizer)(tokenizer_object=backend, eos_token=tokenizer.eos_token)
+    table = token_bytes(made, vocab_size=10)
+    assert {text.encode("latin-1") for text in texts} < set(table)
+    guides = guide_info(table, vocab_size=len(table), end_ids=(), special={})
+    kept = TokenizerInfo.deserialize_json(guides).decoded_vocab
+    for value, found in zip(table, kept, strict=True):
+        assert found in ((value, NO_TEXT) if b"\0" in value else (value,))
 
 
 def test_an_id_beyond_the_number_of_tokens_has_its_bytes(tokenizer):

@@ -51,6 +51,22 @@ def test_what_we_pass_fits_each_version(version, options):
     assert not list(arguments.problems(options, version))
 
 
+@pytest.mark.parametrize(
+    ("given", "interval"),
+    [
+        ({"max_rows": 1}, 1),
+        ({"max_rows": 64}, 1),
+        ({"max_rows": 128}, 2),
+        ({}, 4),
+        ({"max_rows": 2048}, 8),
+        ({"max_rows": 2048, "engine_args": {"stream_interval": 1}}, 1),
+    ],
+)
+def test_large_batches_send_the_tokens_of_several_steps_together(given, interval):
+    made = arguments.of(VllmOptions(**given), context_length=1)
+    assert made["stream_interval"] == interval
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_each_field_with_free_text_is_known_here(version):
     """A new version's new field fails this test until somebody has looked at it."""

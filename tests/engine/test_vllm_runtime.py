@@ -7,9 +7,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
+import shutil
+import sys
 import threading
 from dataclasses import dataclass, field
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,7 +25,7 @@ from port import GenerationInput, Guide, Job, SamplingParams
 from stats import Stats
 from tests.doubles.sink import KeptTokens
 from tests.fixtures.stack import HANG_S, eventually
-from vllm_engine.library import Library
+from vllm_engine.library import Library, prepare_process
 from vllm_engine.runtime import IMAGES_AT_ONCE, VllmRuntime
 from vllm_engine.sampling_params import SamplingTranslator
 from vllm_engine.statistics import StatRecorder
@@ -119,7 +121,7 @@ LIBRARY = Library(
     lora_request=lambda **given: SimpleNamespace(**given),
     delta="DELTA",
     ended=Ended,
-    failed=Failed,
+    failed=(Failed,),
     refused=(Refused, ValueError),
     is_on_cpu=True,
     version="0",
@@ -210,15 +212,61 @@ def test_a_refusal_of_the_engine_is_the_callers(runtime):
     assert (sink.end, sink.message) == ("refused", "prompt: vLLM refuses the request: too long")
 
 
-def test_an_error_in_one_request_says_its_cause(runtime):
-    error = Failed()
-    error.__cause__ = ValueError("NaN")
+@pytest.mark.parametrize(
+    ("error", "cause", "said"),
+    [
+        (Failed(), ValueError("NaN"), "ValueError('NaN')"),
+        (Failed("no room"), None, "Failed('no room')"),  # as vLLM 0.33's GenerationError
+    ],
+)
+def test_an_error_in_one_request_says_its_cause_or_itself(runtime, error, cause, said):
+    error.__cause__ = cause
     running, _ = runtime(error)
     sink = generate(running)
-    assert (sink.end, sink.message) == (
-        "failed",
-        "generation failed: vLLM failed: ValueError('NaN')",
-    )
+    assert (sink.end, sink.message) == ("failed", f"generation failed: vLLM failed: {said}")
+
+
+OLDER, NEWER = ("VLLMValidationError",), ("VLLMClientError", "GracefulHTTPError", "GenerationError")
+
+
+@pytest.mark.parametrize("names", [OLDER, (*OLDER, *NEWER)])
+def test_the_errors_that_a_version_has_are_told_apart(monkeypatch, names):
+    """A package of the names that Library.load imports; from 0.29 on, there are more errors."""
+    errors = {name: type(name, (Exception,), {}) for name in names}
+    fields: dict[str, dict[str, Any]] = {
+        "vllm": {"__version__": "0", "__path__": []},
+        "vllm.engine": {"__path__": []},
+        "vllm.engine.arg_utils": {"AsyncEngineArgs": None},
+        "vllm.exceptions": errors,
+        "vllm.lora": {"__path__": []},
+        "vllm.lora.request": {"LoRARequest": None},
+        "vllm.platforms": {"current_platform": SimpleNamespace(is_cpu=lambda: True)},
+        "vllm.sampling_params": {
+            "RequestOutputKind": SimpleNamespace(DELTA="DELTA"),
+            "SamplingParams": None,
+            "StructuredOutputsParams": None,
+        },
+        "vllm.v1": {"__path__": []},
+        "vllm.v1.engine": {"__path__": []},
+        "vllm.v1.engine.async_llm": {"AsyncLLM": None},
+        "vllm.v1.engine.exceptions": {"EngineDeadError": Ended, "EngineGenerateError": Failed},
+    }
+    for name, values in fields.items():
+        module = ModuleType(name)
+        vars(module).update(values)
+        monkeypatch.setitem(sys.modules, name, module)
+    found = Library.load()
+    known = [errors[name] for name in errors if name in ("GenerationError", "GracefulHTTPError")]
+    assert {*found.failed} == {Failed, *known}
+    assert {*found.refused} == {ValueError, *errors.values()} - {*known}
+
+
+def test_vllms_processes_are_spawned_whatever_the_environment_says(monkeypatch):
+    """Its default on GPUs is a fork, of a process with Triton's threads."""
+    monkeypatch.setattr(shutil, "which", lambda _: None)  # this process keeps its own Python
+    environ = {"VLLM_WORKER_MULTIPROC_METHOD": "fork"}
+    prepare_process(environ, {"devices": ""})
+    assert environ["VLLM_WORKER_MULTIPROC_METHOD"] == "spawn"
 
 
 @pytest.mark.parametrize(

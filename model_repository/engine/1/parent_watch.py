@@ -49,7 +49,9 @@ def main(stub: int, server: int) -> None:
 
 
 def _orphans(binary: str, server: int) -> Iterator[int]:
-    """Stubs that the server started, and whose parent it no longer is."""
+    """Stubs that the server started, and that it is no longer above. A process that a living stub
+    has forked, as vLLM's engine may be, has the stub's command line.
+    """
     for process in Path("/proc").glob("[0-9]*"):
         pid = int(process.name)
         try:
@@ -58,7 +60,7 @@ def _orphans(binary: str, server: int) -> Iterator[int]:
             is_stub = is_stub and os.readlink(process / "exe") == binary and pid != os.getpid()
         except OSError:  # it has ended, or belongs to another user
             continue
-        if is_stub and _parent(pid) not in {server, None}:
+        if is_stub and _parent(pid) is not None and server not in _ancestors(pid):
             yield pid
 
 
@@ -70,6 +72,12 @@ def _descendants(pid: int) -> Iterator[int]:
                 if child != os.getpid():
                     yield child
                     yield from _descendants(child)
+
+
+def _ancestors(pid: int) -> Iterator[int]:
+    while parent := _parent(pid):
+        yield parent
+        pid = parent
 
 
 def _parent(pid: int) -> int | None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import NamedTemporaryFile, gettempdir
 
 from packaging.version import Version
 
@@ -32,11 +36,13 @@ def everything(settings: Settings) -> list[Check]:
     version, vllm = checks.version("tensorrt_llm"), arguments.installed()
     if version is None and vllm is not None:
         found = driver(device.cuda_version(), "26.08", VLLM_CUDA, VLLM_DRIVER)
-        return [vllm_package(vllm), found, *of_models(settings)]
+        return [vllm_package(vllm), found, *compilers(), *caches(os.environ), *of_models(settings)]
     text = backend_config.ALL_MODELS.read_text() if backend_config.ALL_MODELS.exists() else None
     return [
         package(version),
         driver(device.cuda_version()),
+        *compilers(),
+        *caches(os.environ),
         *(() if version is None else installed_signatures(version)),
         cpp_backend(text, backend_config.ALL_MODELS),
         *of_models(settings),
@@ -79,9 +85,14 @@ def driver(
     """cuda: the newest that the driver supports, if there is one."""
     has = f"{wanted[0]}.{wanted[1]}"
     needs = f"NVIDIA's container {container} has {has} and was made for driver {made_for}"
+    if cuda is not None and cuda[0] == wanted[0] and cuda < wanted:
+        needs += (
+            f". CUDA {wanted[0]} runs on any {wanted[0]}.x driver, but for what is compiled to PTX "
+            "at run time: if a kernel is refused with `unsupported toolchain`, update the driver"
+        )
     return Check(
         name="CUDA",
-        ok=cuda is not None and cuda >= wanted,
+        ok=cuda is not None and cuda[0] >= wanted[0],
         detail=f"no NVIDIA driver here (libcuda.so.1); {needs}"
         if cuda is None
         else f"the driver supports CUDA {cuda[0]}.{cuda[1]}; {needs}",
@@ -89,6 +100,72 @@ def driver(
         if cuda is None
         else f"install NVIDIA's driver {made_for} or later on the host; on a data center GPU, the "
         "container's forward compatibility package may do instead: its entry point says so",
+    )
+
+
+# What FlashInfer, Triton's compiler and torch run when a kernel is first used.
+TOOLS = {"nvcc": ("nvcc",), "ninja": ("ninja",), "C++ compiler": ("c++", "g++", "clang++")}
+# The variable that moves a cache, and where it is otherwise, below the home.
+CACHES = {
+    "FLASHINFER_WORKSPACE_BASE": "",
+    "TRITON_CACHE_DIR": ".triton/cache",
+    "TORCHINDUCTOR_CACHE_DIR": "",
+    "VLLM_CACHE_ROOT": ".cache/vllm",
+}
+
+
+def compilers() -> list[Check]:
+    homes = (os.environ.get("CUDA_HOME"), "/usr/local/cuda")
+    path = os.pathsep.join([os.environ.get("PATH", ""), *(f"{home}/bin" for home in homes if home)])
+    found = {
+        name: next(filter(None, (shutil.which(each, path=path) for each in programs)), None)
+        for name, programs in TOOLS.items()
+    }
+    return [
+        Check(
+            name=name,
+            ok=place is not None,
+            detail=place or "not on PATH: some kernels are compiled when they are first used",
+            remedy=f"install {name} in the image (apt-get install {PACKAGES[name]}), or the first "
+            "request that needs such a kernel fails",
+        )
+        for name, place in found.items()
+    ]
+
+
+PACKAGES = {"nvcc": "cuda-nvcc-13-1", "ninja": "ninja-build", "C++ compiler": "g++"}
+
+
+def caches(environ: Mapping[str, str]) -> list[Check]:
+    """The folders in which compiled kernels are kept: each is written to, and run from."""
+    home = environ.get("HOME", "/")
+    places = {
+        Path(environ.get(name) or os.path.join(home, below)) for name, below in CACHES.items()
+    }
+    return [_cache(place) for place in sorted({*places, Path(gettempdir())})]
+
+
+def _cache(place: Path) -> Check:
+    made = next(each for each in (place, *place.parents) if each.exists())
+    script = None
+    try:
+        with NamedTemporaryFile("w", dir=made, delete=False) as file:
+            script = Path(file.name)
+            file.write("#!/bin/sh\n")
+        script.chmod(0o700)
+        subprocess.run([script], check=True, timeout=device.TIMEOUT_S)
+        problem = None
+    except (OSError, subprocess.SubprocessError) as error:
+        problem = error
+    finally:
+        if script is not None:
+            script.unlink()
+    return Check(
+        name="kernel cache",
+        ok=problem is None,
+        detail=f"{place}: {problem or 'can be written to and run from'}",
+        remedy=f"mount {made} writable for this user and with `exec`, or set "
+        f"{', '.join(CACHES)} to folders that are",
     )
 
 

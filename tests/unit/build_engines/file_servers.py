@@ -39,7 +39,8 @@ class _Handler(BaseHTTPRequestHandler):
         if path.startswith("/api/models/org/name"):
             self._answer(200, self._repository(path), "application/json")
         elif path.startswith("/org/name/resolve/"):
-            self._file(path.split("/", 5)[5])
+            revision, name = path.split("/", 5)[4:]
+            self._file(name, revision)
         elif path.rstrip("/") == "/bucket":
             self._answer(200, self._listing(), "application/xml")
         elif path.startswith("/bucket/"):
@@ -47,7 +48,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answer(404, b"{}", "application/json")
 
-    def _file(self, name: str) -> None:
+    def _file(self, name: str, revision: str = "") -> None:
         file = self.server.folder / name
         if not file.is_file():
             self._answer(404, b"", "text/plain", {"X-Error-Code": "EntryNotFound"})
@@ -56,7 +57,7 @@ class _Handler(BaseHTTPRequestHandler):
         tag = hashlib.sha256(content).hexdigest()
         self._answer(
             200, content, "application/octet-stream",
-            {"ETag": f'"{tag}"', "X-Repo-Commit": COMMIT,
+            {"ETag": f'"{tag}"', "X-Repo-Commit": _commit(revision),
              "Last-Modified": "Sat, 21 Nov 2026 08:00:00 GMT"},
         )  # fmt: skip
 
@@ -67,7 +68,8 @@ class _Handler(BaseHTTPRequestHandler):
             rows = [{"type": "file", "path": n, "size": s, "oid": "0"} for n, s in sizes.items()]
             return json.dumps(rows).encode()
         siblings = [{"rfilename": name} for name in names]
-        return json.dumps({"id": "org/name", "sha": COMMIT, "siblings": siblings}).encode()
+        sha = _commit(path.rpartition("/")[2])
+        return json.dumps({"id": "org/name", "sha": sha, "siblings": siblings}).encode()
 
     def _listing(self) -> bytes:
         prefix = parse_qs(urlsplit(self.path).query).get("prefix", [""])[0]
@@ -96,6 +98,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
+
+
+def _commit(revision: str) -> str:
+    """The revision itself if it is a commit."""
+    return revision if len(revision) == len(COMMIT) else COMMIT
 
 
 @contextmanager

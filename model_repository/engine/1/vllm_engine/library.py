@@ -12,12 +12,13 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 SEED_BITS = 31
+GRACEFUL = "GracefulHTTPError"  # from 0.29 on: the engine refuses more work
 CPU_KV_CACHE_BYTES = 4 * 10**9
 
 
@@ -27,8 +28,8 @@ class StartFailed(RuntimeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
-    """delta: RequestOutputKind.DELTA. ended, failed: its exceptions for the end of the engine
-    process, and around any error in one request. refused: for a request's value.
+    """delta: RequestOutputKind.DELTA. ended: its exception for the end of the engine process.
+    failed: those for, or around, an error in one request. refused: for a request's value.
     """
 
     llm: Any
@@ -38,7 +39,7 @@ class Library:
     lora_request: Any
     delta: Any
     ended: type[Exception]
-    failed: type[Exception]
+    failed: tuple[type[Exception], ...]
     refused: tuple[type[Exception], ...]
     is_on_cpu: bool
     version: str
@@ -51,8 +52,8 @@ class Library:
         """
         try:
             import vllm
+            from vllm import exceptions
             from vllm.engine.arg_utils import AsyncEngineArgs
-            from vllm.exceptions import VLLMValidationError
             from vllm.lora.request import LoRARequest
             from vllm.platforms import current_platform
             from vllm.sampling_params import (
@@ -76,8 +77,9 @@ class Library:
             lora_request=LoRARequest,
             delta=RequestOutputKind.DELTA,
             ended=EngineDeadError,
-            failed=EngineGenerateError,
-            refused=(VLLMValidationError, ValueError),
+            failed=(EngineGenerateError, *_present(exceptions, "GenerationError", GRACEFUL)),
+            # In 0.33, a client's errors are no ValueErrors.
+            refused=(*_present(exceptions, "VLLMValidationError", "VLLMClientError"), ValueError),
             is_on_cpu=current_platform.is_cpu(),
             version=vllm.__version__,
         )
@@ -105,12 +107,19 @@ class Library:
             ) from error
 
 
+def _present(module: Any, *names: str) -> Iterator[type[Exception]]:
+    """Those that this version has."""
+    return (getattr(module, name) for name in names if hasattr(module, name))
+
+
 def prepare_process(environ: MutableMapping[str, str], parameters: Mapping[str, str]) -> None:
     """Makes Triton's stub a process that vLLM can run in; its engine process inherits this.
 
     Triton's interpreter has the C locale, in which vLLM cannot read UTF-8 files, and its
-    sys.executable may be no Python, which vLLM's processes are started with.
+    sys.executable may be no Python, which vLLM's processes are started with. On GPUs vLLM would
+    fork them, although the stub has threads, and CUDA does not survive a fork.
     """
+    environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
     locale.setlocale(locale.LC_CTYPE, "C.UTF-8")
     if (python := shutil.which("python3")) is not None:
         sys.executable = python

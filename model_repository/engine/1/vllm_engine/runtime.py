@@ -72,8 +72,8 @@ class VllmRuntime(JobLoop):
             raise
         except self._library.refused as error:
             raise refusal(error) from error
-        except self._library.failed as error:  # it has no message of its own
-            raise RuntimeError(f"vLLM failed: {error.__cause__!r}") from error
+        except self._library.failed as error:  # EngineGenerateError has no message of its own
+            raise RuntimeError(f"vLLM failed: {error.__cause__ or error!r}") from error
 
     async def _submit_images(self, job: Job, sampling: Any) -> AsyncGenerator[Any, None]:
         await self._image_room.acquire()

@@ -50,7 +50,7 @@ def test_with_vllm_in_tensorrt_llms_place_that_is_checked(monkeypatch, tmp_path,
     models = tmp_path / "models.yaml"
     entry = "{runtime: vllm, weights: /w, vllm: {tensor_parallel: 2}}"
     models.write_text(f"models: {{m: {entry}}}")
-    package, driver, of_model = gpu.everything(Settings(models_file=models))
+    package, driver, *_, of_model = gpu.everything(Settings(models_file=models))
     assert (package.name, package.ok) == ("vLLM", is_ok)
     assert "made for driver 615.61" in driver.detail
     assert of_model.detail == "GPU 1 is not here; nvidia-smi lists 0 (a)"
@@ -60,7 +60,8 @@ def test_with_vllm_in_tensorrt_llms_place_that_is_checked(monkeypatch, tmp_path,
     ("cuda", "is_ok", "told"),
     [
         (None, False, "no NVIDIA driver here (libcuda.so.1); NVIDIA's container 26.07 has 13.1"),
-        ((13, 0), False, "the driver supports CUDA 13.0; NVIDIA's container 26.07 has 13.1"),
+        ((12, 9), False, "the driver supports CUDA 12.9; NVIDIA's container 26.07 has 13.1"),
+        ((13, 0), True, "the driver supports CUDA 13.0; NVIDIA's container 26.07 has 13.1"),
         ((13, 1), True, "the driver supports CUDA 13.1"),
         ((14, 0), True, "the driver supports CUDA 14.0"),
     ],
@@ -69,7 +70,34 @@ def test_the_drivers_cuda_is_compared_with_what_the_container_needs(cuda, is_ok,
     check = gpu.driver(cuda)
     assert check.ok is is_ok
     assert check.detail.startswith(told)
-    assert check.detail.endswith("was made for driver 590.44.01")
+    assert "was made for driver 590.44.01" in check.detail
+    assert ("update the driver" in check.detail) is (cuda == (13, 0))
+
+
+def test_compilers_that_are_missing_are_named_with_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+    for name in ("ninja", "cuda/bin/nvcc"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+        (tmp_path / name).chmod(0o755)
+    found = {check.name: check for check in gpu.compilers()}
+    assert {name: check.ok for name, check in found.items()} == {
+        "nvcc": True, "ninja": True, "C++ compiler": False,
+    }  # fmt: skip
+    assert "apt-get install g++" in found["C++ compiler"].remedy
+
+
+def test_folders_for_kernels_must_be_writable_and_run_what_is_in_them(tmp_path):
+    folders = {name: str(tmp_path / name) for name in gpu.CACHES}
+    assert all(check.ok for check in gpu.caches({"HOME": str(tmp_path), **folders}))
+    file = tmp_path / "file"
+    file.write_text("")
+    wrong = gpu.caches({"HOME": str(tmp_path), **folders, "TRITON_CACHE_DIR": str(file / "x")})
+    (failed,) = [check for check in wrong if not check.ok]
+    assert failed.detail.startswith(f"{file / 'x'}: ")
+    assert f"mount {file} writable for this user and with `exec`" in failed.remedy
+    assert not [path for path in tmp_path.iterdir() if path != file], "nothing is left"
 
 
 MULTI_BLOCK, OVERLAP = 'key: "multi_block_mode"', 'key: "enable_trt_overlap"'
