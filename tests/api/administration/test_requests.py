@@ -29,7 +29,7 @@ def key(proxy, made) -> TestClient:
 @pytest.fixture
 def judged(proxy):
     """judged(path, **params) -> the answer's body, after a look into the document."""
-    own = OwnDocument(proxy.admin.get("/openapi.json").json())
+    own = OwnDocument.of(proxy.admin, "administration")
 
     def send(path: str = "", **params: object) -> dict:
         answer = proxy.admin.get(f"{REQUESTS}{path}", params=params)

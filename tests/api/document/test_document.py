@@ -46,7 +46,7 @@ CALL = '<think>hm</think>ab<tool_call>\n{"name": "f", "arguments": {"x": 1}}\n</
 
 def open_document(serve: Any, engine: ScriptedEngine) -> tuple[Any, OwnDocument]:
     client = serve(engine, CATALOG)
-    return client, OwnDocument(client.get("/openapi.json").json())
+    return client, OwnDocument.of(client, __name__)
 
 
 def references(value: Any) -> Iterator[str]:
@@ -210,7 +210,7 @@ def test_every_error_status_is_documented(serve):
 
 def test_the_limits_and_the_models_sizes_are_told(serve):
     client = serve(ScriptedEngine(), CATALOG)
-    own = OwnDocument(client.get("/openapi.json").json())
+    own = OwnDocument.of(client, __name__)
     chat, ids = own.component("ChatCompletionBody"), own.component("DetokenizeBody")
     for body, is_valid in (
         ({"stop": ["a"] * 16}, True),

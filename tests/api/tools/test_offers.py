@@ -69,7 +69,7 @@ def test_a_tool_that_no_model_can_call_is_left_out_and_reported(serve, path, str
 )
 def test_an_offer_that_the_server_takes_fits_the_document(serve, path, offer):
     client = serve(ScriptedEngine(deltas("ok")), CATALOG)
-    own = OwnDocument(client.get("/openapi.json").json())
+    own = OwnDocument.of(client, __name__)
     sent = body(path, tools=[OWN[path], offer])
     assert client.post(path, json=sent).status_code == 200
     content = own.document["paths"][path]["post"]["requestBody"]["content"]
