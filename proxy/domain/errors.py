@@ -37,6 +37,7 @@ from typing import Any
 from proxy.domain.key_records import KeysUnavailable
 
 ECHO_AT_MOST = 200
+SERVER_LIMIT = "server.concurrent_requests"  # the one limit that is no caller's
 STORE_AWAY = "The database of keys and usage does not answer now. Try again later."
 
 
@@ -204,7 +205,8 @@ class Conflict(RequestError):
 
 class RateLimited(RequestError):
     """`retry_after_s`: after how many seconds the same request may succeed; infinite if it never
-    will. `limit`: which of the caller's limits refuses it, such as `key.requests_per_minute`.
+    will. `limit`: which of the caller's limits refuses it, such as `key.requests_per_minute`, or
+    SERVER_LIMIT.
     """
 
     def __init__(
