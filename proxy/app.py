@@ -395,6 +395,7 @@ def compose(
         limiter=limiter,
         metrics=metrics.idempotency,
         is_closed=settings.ledger_outage == "closed",
+        has_one_caller=settings.has_one_caller,
     )
     denied = no_audit if store is None else store.audited_calls.denied
 

@@ -27,7 +27,7 @@ from proxy.pools.discovery import source_url
 from proxy.pools.discovery.source import InvalidSource
 from proxy.server import tls
 from proxy.server.stop import STOPPING
-from proxy.settings import Settings, environment
+from proxy.settings import FRONTS, Settings, environment
 
 Say = Callable[[str], None]
 
@@ -108,7 +108,7 @@ def _danger(settings: Settings) -> str | None:
             "without keys the proxy serves this machine only. Set API_KEY, or another source of "
             "keys (docs/access.md), or AUTH=off to let everybody in who reaches it"
         )
-    has_front = settings.trusted_fronts or environment().get("FORWARDED_ALLOW_IPS")
+    has_front = settings.trusted_fronts or environment().get(FRONTS)
     if settings.tls_cert_file is None and not has_front and settings.plaintext == "off":
         return (
             "callers' keys would travel in clear text. Set TLS_CERT_FILE and TLS_KEY_FILE; or, "
