@@ -5,6 +5,7 @@ Endpoints come and go, so only so many get series of their own; further ones sha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
@@ -12,6 +13,16 @@ from typing import NamedTuple
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from proxy.domain.endpoints import EndpointState
+from proxy.domain.errors import (
+    EndpointDrains,
+    ForeignAnswer,
+    GuidePending,
+    ModelUnavailable,
+    Preempted,
+    ProxyError,
+    ServiceError,
+    ShuttingDown,
+)
 from proxy.telemetry.generation_metrics import FEW_BUCKETS_S, BoundedNames
 
 MOST_ENDPOINTS = 500
@@ -31,6 +42,38 @@ class Outcome(str, Enum):
     FOREIGN = "foreign"
 
 
+class FailureKind(str, Enum):
+    """Why an engine failed a stream. OUT_OF_MEMORY: it says so, of a GPU or of the machine.
+    UNAVAILABLE: its Triton or its process is gone. FOREIGN: see Outcome. FAILED: anything else.
+    """
+
+    OUT_OF_MEMORY = "out_of_memory"
+    UNAVAILABLE = "unavailable"
+    FOREIGN = "foreign"
+    FAILED = "failed"
+
+
+# PyTorch, CUDA's runtime, ONNX Runtime, NumPy, C++
+OUT_OF_MEMORY = re.compile(
+    r"out of memory|OutOfMemory|MemoryError|MemoryAllocation|bad_alloc"
+    r"|(failed|unable) to allocate",
+    re.IGNORECASE,
+)
+WANTED = (GuidePending, EndpointDrains, Preempted, ShuttingDown)  # no failure of the engine
+
+
+def failure_kind(error: ProxyError) -> FailureKind | None:
+    """None: the engine has not failed."""
+    if isinstance(error, WANTED) or not isinstance(error, ServiceError):
+        return None
+    if OUT_OF_MEMORY.search(error.detail or ""):
+        return FailureKind.OUT_OF_MEMORY
+    if isinstance(error, ForeignAnswer):
+        return FailureKind.FOREIGN
+    is_away = isinstance(error, ModelUnavailable)
+    return FailureKind.UNAVAILABLE if is_away else FailureKind.FAILED
+
+
 class Place(NamedTuple):
     pool: str
     endpoint: str
@@ -45,6 +88,13 @@ class EndpointMetrics:
             "proxy_endpoint_streams",
             "Streams by their end: `ended`, `left` (closed by us), `lost`, `refused`, `foreign`",
             (*labels, "outcome"),
+            registry=registry,
+        )
+        self._failures = Counter(
+            "proxy_engine_failures",
+            "Streams that an engine failed, by kind: `out_of_memory` (it says so), `unavailable` "
+            "(Triton or the engine's process is gone), `foreign`, `failed`",
+            (*labels, "kind"),
             registry=registry,
         )
         self._tokens = Counter(
@@ -93,6 +143,10 @@ class EndpointMetrics:
         place = self._bounded(place)
         self._streams.labels(*place, outcome.value).inc()
         self._tokens.labels(*place).inc(tokens)
+
+    def failed(self, place: Place, error: ProxyError) -> None:
+        if (kind := failure_kind(error)) is not None:
+            self._failures.labels(*self._bounded(place), kind.value).inc()
 
     def ejected(self, place: Place) -> None:
         self._ejections.labels(*self._bounded(place)).inc()
