@@ -62,6 +62,13 @@ def _errors() -> Iterator[None]:
         raise LaunchError(f"build: {error}") from None
 
 
+def unpriced(settings: Settings) -> list[str]:
+    """The models whose use no monthly_budget limits."""
+    if not policy.has_models(settings):
+        return []
+    return [name for name, entry in models(settings).models.items() if entry.price is None]
+
+
 def check_remote(settings: Settings) -> None:
     """
     Raises:
