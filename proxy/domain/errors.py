@@ -187,9 +187,12 @@ class ModelNotAllowed(Forbidden):
 
 
 class UnknownModel(RequestError):
-    def __init__(self, model: str) -> None:
+    """near: a model that the caller may use, and that the name resembles."""
+
+    def __init__(self, model: str, near: str | None = None) -> None:
+        hint = "" if near is None else f"Did you mean {near!r}? "
         super().__init__(
-            f"The model {echoed(model)} does not exist. GET /v1/models lists those that do.",
+            f"The model {echoed(model)} does not exist. {hint}GET /v1/models lists those that do.",
             code=ErrorCode.MODEL_NOT_FOUND,
             param="model",
         )
