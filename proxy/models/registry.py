@@ -23,7 +23,7 @@ from proxy.models.deployments import DeploymentPlan
 from proxy.models.public_models import CardDefaults, Models, PublicModel, public_models
 from proxy.triton.catalog import NOTHING_SERVED
 
-LONGEST_COMPARED, MOST_COMPARED = 64, 200  # an unknown name, with so many known ones
+LONGEST_COMPARED, MOST_COMPARED = 64, 16  # an unknown name, with so many known ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

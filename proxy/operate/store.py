@@ -87,7 +87,8 @@ async def _make_first_key(store: Store, database: Path | None, say: Say) -> None
         say(f"the first admin key, which is shown only now: {made.key}")
     else:
         file = database.with_suffix(KEY_SUFFIX)
-        with open(file, "w", opener=_private) as opened:  # noqa: ASYNC230  before any request
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        with open(os.open(file, flags, MODE), "w") as opened:  # noqa: ASYNC230  before any request
             os.fchmod(opened.fileno(), MODE)
             opened.write(f"{made.key}\n")
         say(f"the first admin key is in {file}, which only this user can read")
@@ -95,10 +96,6 @@ async def _make_first_key(store: Store, database: Path | None, say: Say) -> None
         "it administers this proxy, and does not chat: export it as ADMIN_KEY for `triton-openai "
         "top`"
     )
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, MODE)
 
 
 def _file(settings: Settings) -> Path | None:

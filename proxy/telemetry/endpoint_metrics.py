@@ -14,14 +14,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from proxy.domain.endpoints import EndpointState
 from proxy.domain.errors import (
-    EndpointDrains,
     ForeignAnswer,
     GuidePending,
     ModelUnavailable,
-    Preempted,
     ProxyError,
     ServiceError,
-    ShuttingDown,
 )
 from proxy.telemetry.generation_metrics import FEW_BUCKETS_S, BoundedNames
 
@@ -42,36 +39,23 @@ class Outcome(str, Enum):
     FOREIGN = "foreign"
 
 
-class FailureKind(str, Enum):
-    """Why an engine failed a stream. OUT_OF_MEMORY: it says so, of a GPU or of the machine.
-    UNAVAILABLE: its Triton or its process is gone. FOREIGN: see Outcome. FAILED: anything else.
-    """
-
-    OUT_OF_MEMORY = "out_of_memory"
-    UNAVAILABLE = "unavailable"
-    FOREIGN = "foreign"
-    FAILED = "failed"
-
-
 # PyTorch, CUDA's runtime, ONNX Runtime, NumPy, C++
 OUT_OF_MEMORY = re.compile(
     r"out of memory|OutOfMemory|MemoryError|MemoryAllocation|bad_alloc"
     r"|(failed|unable) to allocate",
     re.IGNORECASE,
 )
-WANTED = (GuidePending, EndpointDrains, Preempted, ShuttingDown)  # no failure of the engine
 
 
-def failure_kind(error: ProxyError) -> FailureKind | None:
-    """None: the engine has not failed."""
-    if isinstance(error, WANTED) or not isinstance(error, ServiceError):
+def failure_kind(error: ProxyError) -> str | None:
+    """Why an engine failed a stream, as the metric has it; None: it has not failed."""
+    if isinstance(error, GuidePending) or not isinstance(error, ServiceError):
         return None
     if OUT_OF_MEMORY.search(error.detail or ""):
-        return FailureKind.OUT_OF_MEMORY
+        return "out_of_memory"
     if isinstance(error, ForeignAnswer):
-        return FailureKind.FOREIGN
-    is_away = isinstance(error, ModelUnavailable)
-    return FailureKind.UNAVAILABLE if is_away else FailureKind.FAILED
+        return "foreign"
+    return "unavailable" if isinstance(error, ModelUnavailable) else "failed"
 
 
 class Place(NamedTuple):
@@ -146,7 +130,7 @@ class EndpointMetrics:
 
     def failed(self, place: Place, error: ProxyError) -> None:
         if (kind := failure_kind(error)) is not None:
-            self._failures.labels(*self._bounded(place), kind.value).inc()
+            self._failures.labels(*self._bounded(place), kind).inc()
 
     def ejected(self, place: Place) -> None:
         self._ejections.labels(*self._bounded(place)).inc()

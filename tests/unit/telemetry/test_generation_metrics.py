@@ -9,12 +9,10 @@ from prometheus_client import CollectorRegistry
 
 from proxy.domain.endpoints import EndpointState
 from proxy.domain.errors import (
-    EndpointDrains,
     EngineFailed,
     ForeignAnswer,
     GuidePending,
     ModelUnavailable,
-    Preempted,
     RateLimited,
 )
 from proxy.domain.identity import ALL_SCOPES, Caller, current_caller
@@ -226,8 +224,6 @@ OF_MEMORY = (
         (died("signal 11"), "unavailable"),
         (ForeignAnswer("away", detail="another's"), "foreign"),
         (GuidePending("later"), None),
-        (Preempted("later"), None),
-        (EndpointDrains("elsewhere"), None),
         (RateLimited("out of memory"), None),
     ],
 )
