@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from typing import Annotated, Protocol
 
 from pydantic import AfterValidator, Field, StringConstraints
@@ -212,6 +212,17 @@ def _wrong_fallback(name: str, models: Mapping[str, RoutedEntry]) -> Iterator[tu
             yield ("fallback",), reason
             return
         target = models[target].fallback
+
+
+EARLIEST = timedelta(days=30)  # from a model's deprecation to its end
+
+
+def early_sunset(entry: RoutedEntry) -> str | None:
+    """A warning: callers have little time to move."""
+    if entry.sunset is None or entry.deprecated is None:
+        return None
+    days = entry.sunset - entry.deprecated
+    return f"sunset is {days.days} days after deprecated, under 30" if days < EARLIEST else None
 
 
 def _wrong_dates(entry: RoutedEntry) -> Iterator[tuple[Where, str]]:

@@ -160,7 +160,7 @@ class ModelEntry(Section):
     """Fields of every model, which the proxy reads."""
 
     aliases: tuple[ModelName, ...] = ()
-    owned_by: str = "triton-openai"
+    owned_by: str = "system"
     chat_template_kwargs: bool = True  # callers may set the template's variables
     # the text of the file that replaces the model's own; true: callers may send one, a program
     chat_template: Annotated[bool | str, AfterValidator(_template)] = False

@@ -316,7 +316,7 @@ def compose(
         log = RequestLog(tracing, recent, trace=tracing.trace)
     sockets = SocketParts(
         stopping=stopping,
-        origins=settings.cors_origins,
+        origins=settings.origins,
         hosts=hosts,
         bodies=bodies,
         log=log,
@@ -447,7 +447,7 @@ def compose(
         journal=journal,
         logs_content=settings.log_content,
         content=None if tracing is None else tracing.content,
-        origins=settings.cors_origins,
+        origins=settings.origins,
     )
 
     # pages that describe all other routes, and health

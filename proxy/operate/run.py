@@ -60,6 +60,8 @@ async def proxy(settings: Settings, sock: socket.socket, *, model: str | None, s
 @asynccontextmanager
 async def _started(settings: Settings, say: Say) -> AsyncIterator[tuple[Settings, Stop]]:
     """Settings with the store's address, and what signals set."""
+    for line in start.early_sunsets(settings):
+        say(f"warning: models.yaml: {line}")
     settings = await store.prepared(settings, say, start.unpriced(settings))
     _schedule_for_few_cores(say)
     with stop_on_signals() as stop:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from build_engines.deployments import early_sunset
 from build_engines.errors import (
     INSTALL_BUILD_TOOLS,
     BuildError,
@@ -60,6 +61,12 @@ def _errors() -> Iterator[None]:
         raise LaunchError(str(error)) from None
     except BuildError as error:
         raise LaunchError(f"build: {error}") from None
+
+
+def early_sunsets(settings: Settings) -> list[str]:
+    """What is odd about dates of models.yaml, and no error."""
+    found = models(settings).models if policy.has_models(settings) else {}
+    return [f"{name}: {said}" for name, entry in found.items() if (said := early_sunset(entry))]
 
 
 def unpriced(settings: Settings) -> list[str]:

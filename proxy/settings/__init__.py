@@ -190,7 +190,20 @@ class Settings(
         """
         if self.is_authenticated or self.auth == "off":
             return self.api_key is not None
+        return self.is_local
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the callers are of this machine."""
         return LOOPBACK.fullmatch(self.host) is not None and not environment().get(FRONTS)
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """Web pages that may call. One folder has those of the server that it stands in for, all,
+        where only this machine calls and nobody administers.
+        """
+        opens = self.model_path is not None and self.is_local and self.admin != "on"
+        return self.cors_origins or (("*",) if opens else ())
 
     @property
     def isolates_prefix_caches(self) -> bool:

@@ -274,6 +274,23 @@ def test_a_budget_that_a_model_without_a_price_ignores_is_named_by_the_command_a
     assert any(note in line for line in said) is is_warned
 
 
+@pytest.mark.parametrize(
+    ("dates", "days"),
+    [
+        ("deprecated: 2027-01-01, sunset: 2027-01-30", 29),
+        ("deprecated: 2027-01-01, sunset: 2027-01-01", 0),
+        ("deprecated: 2027-01-01, sunset: 2027-01-31", None),
+        ("deprecated: 2027-01-01", None),
+        ("sunset: 2027-01-31", None),
+    ],
+)
+def test_a_sunset_soon_after_the_deprecation_is_named(tmp_path, monkeypatch, dates, days):
+    monkeypatch.chdir(tmp_path)
+    Path("models.yaml").write_text(f"models:\n  old: {{weights: w, {dates}}}\n")
+    said = f"old: sunset is {days} days after deprecated, under 30"
+    assert start.early_sunsets(Settings()) == ([] if days is None else [said])
+
+
 @pytest.mark.parametrize(("option", "is_said"), [((), True), (("--max-priority", "5"), False)])
 def test_a_tenant_without_a_ceiling_is_told_that_its_priorities_are_capped(run, option, is_said):
     status, _, err = run("tenants", "create", "acme", *option)
