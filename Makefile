@@ -162,7 +162,7 @@ $(DOCS_VENV)/.installed: requirements-docs.lock
 	@rm -rf "$(DOCS_VENV)"
 	@echo "[docs] making $(DOCS_VENV) (30 packages, 27 MB to download, 160 MB on disk)"
 	@"$(or $(PYTHON),python3)" -m venv "$(DOCS_VENV)"
-	@"$(DOCS_VENV)/bin/python" $(PIP) --quiet --require-hashes --no-deps -r requirements-docs.lock
+	@"$(DOCS_VENV)/bin/python" $(PIP) --require-hashes --no-deps -r requirements-docs.lock
 	@touch $@
 
 # What is generated for the docs: docs/generated/ (settings, metrics, tests, attacks), and, from the tables
@@ -181,7 +181,7 @@ clean:
 # package, so pip works out no dependencies. torch goes first and apart, because its builds come from
 # different indexes. The project itself is a path file, which needs no build tool. Nothing is compiled
 # that is not imported: Python does so at the first start.
-PIP := -m pip install --disable-pip-version-check
+PIP := -m pip install --disable-pip-version-check --quiet
 # $(call need_room,GB,what)
 need_room = free=$$(df -Pk "$$(dirname "$(VENV)")" | awk 'NR == 2 { print int($$4 / 1000000) }'); \
 	if [ "$$free" -lt $(1) ]; then \
@@ -210,7 +210,7 @@ $(INSTALLED): requirements.lock Makefile
 	  echo "[make] step 1/2: making $(VENV) with $$("$$python" --version) (20 MB: some seconds)"; \
 	  "$$python" -m venv "$(VENV)"; \
 	fi
-	@echo "[make] step 2/2: installing requirements.lock (170 MB to download, 505 MB on disk)"
+	@echo "[make] step 2/2: installing the $$(grep -c "==" requirements.lock) packages of requirements.lock (170 MB to download, 505 MB on disk)"
 	@"$(VENV)/bin/python" $(PIP) --no-compile --no-deps -r requirements.lock
 	@echo "$(CURDIR)" > "$$($(RUN) sysconfig | sed -n 's/^\tpurelib = "\(.*\)"/\1/p' | head -1)/triton_openai.pth"
 	@printf '#!/bin/sh\nexec "%s/bin/python" -I -m proxy.cli "$$@"\n' "$$(cd "$(VENV)" && pwd)" > "$(VENV)/bin/triton-openai"

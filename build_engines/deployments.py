@@ -217,12 +217,13 @@ def _wrong_fallback(name: str, models: Mapping[str, RoutedEntry]) -> Iterator[tu
 EARLIEST = timedelta(days=30)  # from a model's deprecation to its end
 
 
-def early_sunset(entry: RoutedEntry) -> str | None:
-    """A warning: callers have little time to move."""
-    if entry.sunset is None or entry.deprecated is None:
-        return None
-    days = entry.sunset - entry.deprecated
-    return f"sunset is {days.days} days after deprecated, under 30" if days < EARLIEST else None
+def early_sunsets(entries: Mapping[str, RoutedEntry]) -> Iterator[str]:
+    """Warnings: callers have little time to move."""
+    for name, entry in entries.items():
+        if entry.sunset is None or entry.deprecated is None:
+            continue
+        if (time := entry.sunset - entry.deprecated) < EARLIEST:
+            yield f"{name}: sunset is {time.days} days after deprecated, under {EARLIEST.days}"
 
 
 def _wrong_dates(entry: RoutedEntry) -> Iterator[tuple[Where, str]]:

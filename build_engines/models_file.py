@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from difflib import get_close_matches
 from pathlib import Path
@@ -529,6 +529,11 @@ def _further_names(entry: Entry) -> Iterator[tuple[tuple[str | int, ...], str]]:
 def _taken(where: tuple[str | int, ...], name: str) -> InitErrorDetails:
     error = PydanticCustomError("taken", "{name} names another model already", {"name": repr(name)})
     return InitErrorDetails(type=error, loc=("models", *where), input=name)
+
+
+def unpriced(entries: Mapping[str, ModelEntry]) -> list[str]:
+    """The models whose use no monthly_budget limits."""
+    return [name for name, entry in entries.items() if entry.price is None]
 
 
 Check = Callable[[ModelsFile], Iterator[tuple[Where, str]]]

@@ -11,6 +11,8 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from build_engines.deployments import early_sunsets
+from build_engines.models_file import unpriced
 from proxy.api.http.application import NO_ADMIN
 from proxy.operate import start, store
 from proxy.operate.triton_server import probe
@@ -60,9 +62,10 @@ async def proxy(settings: Settings, sock: socket.socket, *, model: str | None, s
 @asynccontextmanager
 async def _started(settings: Settings, say: Say) -> AsyncIterator[tuple[Settings, Stop]]:
     """Settings with the store's address, and what signals set."""
-    for line in start.early_sunsets(settings):
+    entries = start.entries(settings)
+    for line in early_sunsets(entries):
         say(f"warning: models.yaml: {line}")
-    settings = await store.prepared(settings, say, start.unpriced(settings))
+    settings = await store.prepared(settings, say, unpriced(entries))
     _schedule_for_few_cores(say)
     with stop_on_signals() as stop:
         yield settings, stop

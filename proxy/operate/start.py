@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import signal
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from build_engines.deployments import early_sunset
 from build_engines.errors import (
     INSTALL_BUILD_TOOLS,
     BuildError,
     MissingPackage,
     UnservableFolder,
 )
-from build_engines.models_file import ModelsFile, ModelsFileError, RemoteEntry
+from build_engines.models_file import Entry, ModelsFile, ModelsFileError, RemoteEntry
 from proxy.domain.errors import LaunchError, ModelLoadingFailed
 from proxy.models import policy
 from proxy.operate import store
@@ -63,17 +62,9 @@ def _errors() -> Iterator[None]:
         raise LaunchError(f"build: {error}") from None
 
 
-def early_sunsets(settings: Settings) -> list[str]:
-    """What is odd about dates of models.yaml, and no error."""
-    found = models(settings).models if policy.has_models(settings) else {}
-    return [f"{name}: {said}" for name, entry in found.items() if (said := early_sunset(entry))]
-
-
-def unpriced(settings: Settings) -> list[str]:
-    """The models whose use no monthly_budget limits."""
-    if not policy.has_models(settings):
-        return []
-    return [name for name, entry in models(settings).models.items() if entry.price is None]
+def entries(settings: Settings) -> Mapping[str, Entry]:
+    """Of models.yaml, where there is one."""
+    return models(settings).models if policy.has_models(settings) else {}
 
 
 def check_remote(settings: Settings) -> None:

@@ -112,9 +112,10 @@ def budget_note(unpriced: Sequence[str]) -> str:
 
 
 async def _has_budget(store: Store) -> bool:
-    tenants, keys = await store.tenants.list(limit=None), await store.keys.list(limit=None)
-    limits = [each.limits for each in (*tenants, *keys)]
-    limits += [limit for tenant in tenants for limit in tenant.of_models.values()]
+    tenants = await store.tenants.list(limit=None)
+    limits = [each.limits for each in await store.keys.list(limit=None)]
+    for tenant in tenants:
+        limits += (tenant.limits, *tenant.of_models.values())
     return any(each.monthly_budget is not None for each in limits)
 
 

@@ -124,6 +124,7 @@ def _show_new_tenant(answer: Json) -> None:
 
 
 def _warn_of_budget(answer: Json) -> None:
+    from build_engines.models_file import unpriced
     from proxy.operate import start, store
     from proxy.settings import Settings
 
@@ -131,8 +132,8 @@ def _warn_of_budget(answer: Json) -> None:
     if not any(each.get("monthly_budget") is not None for each in limits):
         return
     with suppress(LaunchError):  # models.yaml is wrong, which other commands say
-        if unpriced := start.unpriced(Settings()):
-            _warn(store.budget_note(unpriced))
+        if names := unpriced(start.entries(Settings())):
+            _warn(store.budget_note(names))
 
 
 def _warn(text: str) -> None:
@@ -433,20 +434,14 @@ def _key_change(key_id: str, work: Work[KeyRecord]) -> dict[str, Any]:
     """As _record. Warns where it takes the last key that may administer."""
     from proxy.domain.identity import Scope
 
-    def admins(found: Sequence[KeyRecord]) -> set[str]:
-        now = datetime.now(timezone.utc)
-        return {
-            each.id
-            for each in found
-            if Scope.ADMIN in each.scopes
-            and each.revoked_at is None
-            and (each.expires_at is None or each.expires_at > now)
-        }
+    def administers(key: KeyRecord) -> bool:
+        is_over = key.expires_at is not None and key.expires_at <= datetime.now(timezone.utc)
+        return Scope.ADMIN in key.scopes and key.revoked_at is None and not is_over
 
     async def done(store: Store, actor: str) -> KeyRecord:
-        before = admins(await store.keys.list(limit=None))
+        had_one = any(map(administers, await store.keys.list(limit=None)))
         record = await work(store, actor)
-        if before and not admins(await store.keys.list(limit=None)):
+        if had_one and not any(map(administers, await store.keys.list(limit=None))):
             _warn(
                 "no key administers this store over HTTP or the page any more; these commands "
                 "still do: keys create --quick --scope admin"

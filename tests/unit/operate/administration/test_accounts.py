@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from build_engines.deployments import early_sunsets
+from build_engines.models_file import unpriced
 from proxy.cli import main
 from proxy.operate import start
 from proxy.operate import store as key_store
@@ -270,7 +272,7 @@ def test_a_budget_that_a_model_without_a_price_ignores_is_named_by_the_command_a
     assert (status, note in err) == (0, is_warned)
     assert (note in run("tenants", "update", "acme", *limits)[2]) is is_warned
     said: list[str] = []
-    asyncio.run(key_store.prepared(Settings(), said.append, start.unpriced(Settings())))
+    asyncio.run(key_store.prepared(Settings(), said.append, unpriced(start.entries(Settings()))))
     assert any(note in line for line in said) is is_warned
 
 
@@ -288,7 +290,7 @@ def test_a_sunset_soon_after_the_deprecation_is_named(tmp_path, monkeypatch, dat
     monkeypatch.chdir(tmp_path)
     Path("models.yaml").write_text(f"models:\n  old: {{weights: w, {dates}}}\n")
     said = f"old: sunset is {days} days after deprecated, under 30"
-    assert start.early_sunsets(Settings()) == ([] if days is None else [said])
+    assert list(early_sunsets(start.entries(Settings()))) == ([] if days is None else [said])
 
 
 @pytest.mark.parametrize(("option", "is_said"), [((), True), (("--max-priority", "5"), False)])
