@@ -1,6 +1,16 @@
 # From a fresh clone: `make serve`. Every target makes $(VENV) first: from requirements.lock what
 # serves the demo, and for the tests also the build tools (torch, …) and requirements-dev.lock.
 #
+#   serve            installs what is missing, and starts tritonserver and the proxy
+#   doctor           says what this machine lacks, also before anything is installed
+#   build            builds the models of models.yaml
+#   build-tools      installs what a build of other models than the demo needs
+#   check, test      ruff and mypy; these and the tests (CONTRIBUTING.md has more)
+#   docs             builds a site of the documentation
+#   clean            removes what was installed and built
+#
+# Variables, as in `make serve PORT=9001`:
+#
 #   PYTHON           the interpreter for .venv (3.10 to 3.12); found on PATH if not set
 #   TORCH_INDEX_URL  another package index for torch: PyTorch's own has a small CPU build
 #   VENV             the environment's folder, .venv if not set
@@ -21,7 +31,7 @@ DEV := $(VENV)/.dev
 # Tests start hundreds of processes: without compiled bytecode each compiles all modules first.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: serve build build-tools doctor check test-fast test test-long soak mutants fuzz hostile siege schemas train-demo eval-demo bench bench-ttft bench-transport bench-engine bench-cpu lock-hashes sbom docs doc-tables clean
+.PHONY: serve help build build-tools doctor check test-fast test test-long soak mutants fuzz hostile siege schemas train-demo eval-demo bench bench-ttft bench-transport bench-engine bench-cpu lock-hashes sbom docs doc-tables clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
@@ -34,8 +44,14 @@ build: $(INSTALLED)
 # torch, transformers and the others that a build of other models than the demo needs.
 build-tools: $(BUILD_TOOLS)
 
-doctor: $(INSTALLED)
-	@exec $(RUN) proxy.cli doctor
+doctor:
+	@if [ -e "$(INSTALLED)" ]; then exec $(RUN) proxy.cli doctor; fi; \
+	$(find_python); $(call need_room,1,the packages); \
+	command -v bash > /dev/null || { echo "error: there is no bash: apt install bash" >&2; exit 1; }; \
+	echo "[make] $$("$$found" --version) and the disk suffice: make serve installs $(VENV), and make doctor then checks all"
+
+help:
+	@sed -n '/^# From/,/^$$/s/^# \{0,1\}//p' Makefile
 
 check: $(DEV)
 	@$(RUN) ruff check .
@@ -188,6 +204,16 @@ need_room = free=$$(df -Pk "$$(dirname "$(VENV)")" | awk 'NR == 2 { print int($$
 	  echo "error: $$free GB free for $(VENV), $(2) need $(1): free some disk" >&2; exit 1; \
 	fi
 
+# Sets `found` to the first Python that can serve; else says what is missing, and fails.
+find_python = for python in $(or $(PYTHON),python3.12 python3.11 python3.10 python3); do \
+	  reason=$$("$$python" -m proxy.operate.doctor.suitable 2>/dev/null) && found=$$python && break; \
+	  why="$${why:-$${reason:+$$python: $$reason}}"; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "error: $${why:-no Python 3.10 to 3.12$(if $(PYTHON), at PYTHON=$(PYTHON)) was found: install one, or make PYTHON=/path/to/python}" >&2; \
+	  exit 1; \
+	fi
+
 $(INSTALLED): requirements.lock Makefile
 	@if [ ! -e $@ ] && [ -d "$(VENV)" ]; then \
 	  if [ ! -e "$(VENV)/pyvenv.cfg" ] && [ -n "$$(ls -A "$(VENV)")" ]; then \
@@ -196,19 +222,11 @@ $(INSTALLED): requirements.lock Makefile
 	  rm -rf "$(VENV)"; \
 	fi
 	@rm -f $@
-	@set -e; \
-	for python in $(or $(PYTHON),python3.12 python3.11 python3.10 python3); do \
-	  reason=$$("$$python" -m proxy.operate.doctor.suitable 2>/dev/null) && found=$$python && break; \
-	  why="$${why:-$${reason:+$$python: $$reason}}"; \
-	done; \
-	if [ -z "$$found" ]; then \
-	  echo "error: $${why:-no Python 3.10 to 3.12$(if $(PYTHON), at PYTHON=$(PYTHON)) was found: install one, or make PYTHON=/path/to/python}" >&2; \
-	  exit 1; \
-	fi; \
+	@set -e; $(find_python); \
 	if [ ! -d "$(VENV)" ]; then \
 	  $(call need_room,1,the packages); \
-	  echo "[make] step 1/2: making $(VENV) with $$("$$python" --version) (20 MB: some seconds)"; \
-	  "$$python" -m venv "$(VENV)"; \
+	  echo "[make] step 1/2: making $(VENV) with $$("$$found" --version) (20 MB: some seconds)"; \
+	  "$$found" -m venv "$(VENV)"; \
 	fi
 	@echo "[make] step 2/2: installing the $$(grep -c "==" requirements.lock) packages of requirements.lock (170 MB to download, 505 MB on disk)"
 	@"$(VENV)/bin/python" $(PIP) --no-compile --no-deps -r requirements.lock
