@@ -1,6 +1,16 @@
 # From a fresh clone: `make serve`. Every target makes $(VENV) first: from requirements.lock what
 # serves the demo, and for the tests also the build tools (torch, …) and requirements-dev.lock.
 #
+#   serve            installs what is missing, and starts tritonserver and the proxy
+#   doctor           says what this machine lacks, also before anything is installed
+#   build            builds the models of models.yaml
+#   build-tools      installs what a build of other models than the demo needs
+#   check, test      ruff and mypy; these and the tests (CONTRIBUTING.md has more)
+#   docs             builds a site of the documentation
+#   clean            removes what was installed and built
+#
+# Variables, as in `make serve PORT=9001`:
+#
 #   PYTHON           the interpreter for .venv (3.10 to 3.12); found on PATH if not set
 #   TORCH_INDEX_URL  another package index for torch: PyTorch's own has a small CPU build
 #   VENV             the environment's folder, .venv if not set
@@ -21,7 +31,7 @@ DEV := $(VENV)/.dev
 # Tests start hundreds of processes: without compiled bytecode each compiles all modules first.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: serve build build-tools doctor check test-fast test test-long soak mutants fuzz hostile siege schemas train-demo eval-demo bench bench-ttft bench-transport bench-engine bench-cpu lock-hashes sbom docs doc-tables clean
+.PHONY: serve help build build-tools doctor check test-fast test test-long soak mutants fuzz hostile siege schemas train-demo eval-demo bench bench-ttft bench-transport bench-engine bench-cpu lock-hashes sbom docs doc-tables clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
@@ -34,8 +44,14 @@ build: $(INSTALLED)
 # torch, transformers and the others that a build of other models than the demo needs.
 build-tools: $(BUILD_TOOLS)
 
-doctor: $(INSTALLED)
-	@exec $(RUN) proxy.cli doctor
+doctor:
+	@if [ -e "$(INSTALLED)" ]; then exec $(RUN) proxy.cli doctor; fi; \
+	$(find_python); $(call need_room,1,the packages); \
+	command -v bash > /dev/null || { echo "error: there is no bash: apt install bash" >&2; exit 1; }; \
+	echo "[make] $$("$$found" --version) and the disk suffice: make serve installs $(VENV), and make doctor then checks all"
+
+help:
+	@sed -n '/^# From/,/^$$/s/^# \{0,1\}//p' Makefile
 
 check: $(DEV)
 	@$(RUN) ruff check .
@@ -162,7 +178,7 @@ $(DOCS_VENV)/.installed: requirements-docs.lock
 	@rm -rf "$(DOCS_VENV)"
 	@echo "[docs] making $(DOCS_VENV) (30 packages, 27 MB to download, 160 MB on disk)"
 	@"$(or $(PYTHON),python3)" -m venv "$(DOCS_VENV)"
-	@"$(DOCS_VENV)/bin/python" $(PIP) --quiet --require-hashes --no-deps -r requirements-docs.lock
+	@"$(DOCS_VENV)/bin/python" $(PIP) --require-hashes --no-deps -r requirements-docs.lock
 	@touch $@
 
 # What is generated for the docs: docs/generated/ (settings, metrics, tests, attacks), and, from the tables
@@ -181,11 +197,21 @@ clean:
 # package, so pip works out no dependencies. torch goes first and apart, because its builds come from
 # different indexes. The project itself is a path file, which needs no build tool. Nothing is compiled
 # that is not imported: Python does so at the first start.
-PIP := -m pip install --disable-pip-version-check
+PIP := -m pip install --disable-pip-version-check --quiet
 # $(call need_room,GB,what)
 need_room = free=$$(df -Pk "$$(dirname "$(VENV)")" | awk 'NR == 2 { print int($$4 / 1000000) }'); \
 	if [ "$$free" -lt $(1) ]; then \
 	  echo "error: $$free GB free for $(VENV), $(2) need $(1): free some disk" >&2; exit 1; \
+	fi
+
+# Sets `found` to the first Python that can serve; else says what is missing, and fails.
+find_python = for python in $(or $(PYTHON),python3.12 python3.11 python3.10 python3); do \
+	  reason=$$("$$python" -m proxy.operate.doctor.suitable 2>/dev/null) && found=$$python && break; \
+	  why="$${why:-$${reason:+$$python: $$reason}}"; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "error: $${why:-no Python 3.10 to 3.12$(if $(PYTHON), at PYTHON=$(PYTHON)) was found: install one, or make PYTHON=/path/to/python}" >&2; \
+	  exit 1; \
 	fi
 
 $(INSTALLED): requirements.lock Makefile
@@ -196,21 +222,13 @@ $(INSTALLED): requirements.lock Makefile
 	  rm -rf "$(VENV)"; \
 	fi
 	@rm -f $@
-	@set -e; \
-	for python in $(or $(PYTHON),python3.12 python3.11 python3.10 python3); do \
-	  reason=$$("$$python" -m proxy.operate.doctor.suitable 2>/dev/null) && found=$$python && break; \
-	  why="$${why:-$${reason:+$$python: $$reason}}"; \
-	done; \
-	if [ -z "$$found" ]; then \
-	  echo "error: $${why:-no Python 3.10 to 3.12$(if $(PYTHON), at PYTHON=$(PYTHON)) was found: install one, or make PYTHON=/path/to/python}" >&2; \
-	  exit 1; \
-	fi; \
+	@set -e; $(find_python); \
 	if [ ! -d "$(VENV)" ]; then \
 	  $(call need_room,1,the packages); \
-	  echo "[make] step 1/2: making $(VENV) with $$("$$python" --version) (20 MB: some seconds)"; \
-	  "$$python" -m venv "$(VENV)"; \
+	  echo "[make] step 1/2: making $(VENV) with $$("$$found" --version) (20 MB: some seconds)"; \
+	  "$$found" -m venv "$(VENV)"; \
 	fi
-	@echo "[make] step 2/2: installing requirements.lock (170 MB to download, 505 MB on disk)"
+	@echo "[make] step 2/2: installing the $$(grep -c "==" requirements.lock) packages of requirements.lock (170 MB to download, 505 MB on disk)"
 	@"$(VENV)/bin/python" $(PIP) --no-compile --no-deps -r requirements.lock
 	@echo "$(CURDIR)" > "$$($(RUN) sysconfig | sed -n 's/^\tpurelib = "\(.*\)"/\1/p' | head -1)/triton_openai.pth"
 	@printf '#!/bin/sh\nexec "%s/bin/python" -I -m proxy.cli "$$@"\n' "$$(cd "$(VENV)" && pwd)" > "$(VENV)/bin/triton-openai"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from typing import Annotated, Protocol
 
 from pydantic import AfterValidator, Field, StringConstraints
@@ -212,6 +212,18 @@ def _wrong_fallback(name: str, models: Mapping[str, RoutedEntry]) -> Iterator[tu
             yield ("fallback",), reason
             return
         target = models[target].fallback
+
+
+EARLIEST = timedelta(days=30)  # from a model's deprecation to its end
+
+
+def early_sunsets(entries: Mapping[str, RoutedEntry]) -> Iterator[str]:
+    """Warnings: callers have little time to move."""
+    for name, entry in entries.items():
+        if entry.sunset is None or entry.deprecated is None:
+            continue
+        if (time := entry.sunset - entry.deprecated) < EARLIEST:
+            yield f"{name}: sunset is {time.days} days after deprecated, under {EARLIEST.days}"
 
 
 def _wrong_dates(entry: RoutedEntry) -> Iterator[tuple[Where, str]]:

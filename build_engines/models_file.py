@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,7 +21,7 @@ from pydantic import (
     ValidationInfo,
     model_validator,
 )
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from build_engines.deployments import Deployments, ShadowEntry, Where, deployment_problems
 from build_engines.gpu import refusals
@@ -159,7 +160,7 @@ class ModelEntry(Section):
     """Fields of every model, which the proxy reads."""
 
     aliases: tuple[ModelName, ...] = ()
-    owned_by: str = "triton-openai"
+    owned_by: str = "system"
     chat_template_kwargs: bool = True  # callers may set the template's variables
     # the text of the file that replaces the model's own; true: callers may send one, a program
     chat_template: Annotated[bool | str, AfterValidator(_template)] = False
@@ -442,6 +443,7 @@ def _runtime(value: Any) -> str:
     return str(value.get("runtime") or default)
 
 
+RUNTIMES = ("onnx", "scripted", "embedding", "tensorrt_llm", "tensorrtllm", "vllm", "remote")
 BuildableEntry = (
     OnnxEntry | ScriptedEntry | EmbeddingEntry | TensorrtLlmEntry | TensorrtllmEntry | VllmEntry
 )
@@ -456,8 +458,7 @@ Entry = Annotated[
     Discriminator(
         _runtime,
         custom_error_type="runtime",
-        custom_error_message="runtime must be onnx, scripted, embedding, tensorrt_llm, "
-        "tensorrtllm, vllm or remote",
+        custom_error_message=f"runtime must be {', '.join(RUNTIMES[:-1])} or {RUNTIMES[-1]}",
     ),
 ]
 
@@ -530,6 +531,11 @@ def _taken(where: tuple[str | int, ...], name: str) -> InitErrorDetails:
     return InitErrorDetails(type=error, loc=("models", *where), input=name)
 
 
+def unpriced(entries: Mapping[str, ModelEntry]) -> list[str]:
+    """The models whose use no monthly_budget limits."""
+    return [name for name, entry in entries.items() if entry.price is None]
+
+
 Check = Callable[[ModelsFile], Iterator[tuple[Where, str]]]
 
 
@@ -563,10 +569,30 @@ def _explain(path: Path, document: MarkedYaml, error: ValidationError) -> str:
     place = _without_tag(first["loc"])
     where = ".".join(map(str, place)) or "the file"
     more = f" (and {len(others)} more)" if others else ""
-    message = first["msg"].removeprefix("Value error, ")
-    if first["type"] == UNKNOWN:
-        message = unknown_key(first["loc"], ModelsFile)
+    message = _message(first, place)
     return f"{path}:{document.line(place)}: {where}: {message}{more}"
+
+
+def _message(error: ErrorDetails, place: tuple[str | int, ...]) -> str:
+    """Without pydantic's names of types, which stand in no document. place: in the file."""
+    given = error["input"]
+    match error["type"]:
+        case kind if kind == UNKNOWN:
+            return unknown_key(error["loc"], ModelsFile)
+        case "missing":
+            return "is missing"
+        case "runtime":
+            near = get_close_matches(str(given.get("runtime")).lower(), RUNTIMES, n=2)
+            return f"{error['msg']}; did you mean {' or '.join(near)}?" if near else error["msg"]
+        case "model_type" | "dict_type" | "model_attributes_type":
+            is_entry = len(place) == 2 and place[0] == "models"
+            if is_entry and isinstance(given, str):
+                return f"write `weights: {given}` below it, since a model has several fields"
+            hint = ", such as `weights:` below it" if is_entry else ""
+            return f"must have fields{hint}"
+        case "tuple_type" | "list_type":
+            return "must be a list"
+    return error["msg"].removeprefix("Value error, ")
 
 
 def _without_tag(loc: tuple[str | int, ...]) -> tuple[str | int, ...]:

@@ -316,7 +316,7 @@ def compose(
         log = RequestLog(tracing, recent, trace=tracing.trace)
     sockets = SocketParts(
         stopping=stopping,
-        origins=settings.cors_origins,
+        origins=settings.origins,
         hosts=hosts,
         bodies=bodies,
         log=log,
@@ -395,6 +395,7 @@ def compose(
         limiter=limiter,
         metrics=metrics.idempotency,
         is_closed=settings.ledger_outage == "closed",
+        has_one_caller=settings.has_one_caller,
     )
     denied = no_audit if store is None else store.audited_calls.denied
 
@@ -446,7 +447,7 @@ def compose(
         journal=journal,
         logs_content=settings.log_content,
         content=None if tracing is None else tracing.content,
-        origins=settings.cors_origins,
+        origins=settings.origins,
     )
 
     # pages that describe all other routes, and health

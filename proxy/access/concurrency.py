@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import ErrorCode, InvalidRequest, RateLimited
+from proxy.domain.errors import SERVER_LIMIT, ErrorCode, InvalidRequest, RateLimited
 from proxy.domain.identity import current_caller
 from proxy.domain.model import ModelCard
 from proxy.domain.request import GenerationRequest
@@ -59,12 +59,7 @@ class ConcurrencyLimit:
         self.check_possible(count)
         missing = self.running + count - self.limit
         if missing > 0:
-            raise RateLimited(
-                f"{self._of} runs at most {self.limit} {self._what} at once, and all of "
-                "them are in use. Try again in a moment.",
-                retry_after_s=self.wait_s(missing),
-                code=ErrorCode.QUEUE_FULL,
-            )
+            raise self._refusal(self.wait_s(missing))
         self.running += count
         try:
             yield
@@ -83,6 +78,14 @@ class ConcurrencyLimit:
                 param="choices",
             )
 
+    def _refusal(self, wait_s: float) -> RateLimited:
+        return RateLimited(
+            f"{self._of} runs at most {self.limit} {self._what} at once, and all of them are in "
+            "use. Try again in a moment.",
+            retry_after_s=wait_s,
+            code=ErrorCode.QUEUE_FULL,
+        )
+
     def wait_s(self, permits: int) -> float:
         """Estimates from the last returns when so many permits will have been returned."""
         if not self._returns:
@@ -91,6 +94,20 @@ class ConcurrencyLimit:
         back = sum(count for _, count in self._returns) - (first if len(self._returns) > 1 else 0)
         rate = back / max(self._clock() - since, 1e-3)
         return min(max(permits / rate, SHORTEST_S), LONGEST_S)
+
+
+class ServerConcurrency(ConcurrencyLimit):
+    """Of all models together (MAX_CONCURRENT_REQUESTS): its refusal is as the specification says.
+
+    Its `limit` tells it from the limits of callers, which have the same code.
+    """
+
+    def _refusal(self, wait_s: float) -> RateLimited:
+        return RateLimited(
+            "Too many concurrent requests. Please try again later.",
+            retry_after_s=wait_s,
+            limit=SERVER_LIMIT,
+        )
 
 
 PARTS = 4  # a tenant, or an address without a tenant, gets at most one of these parts
@@ -144,7 +161,7 @@ class ModelConcurrency:
         rows: Callable[[ModelCard], int] = lambda card: card.facts.rows,
         are_queued: bool = False,
     ) -> None:
-        self._all = None if most is None else ConcurrencyLimit(most)
+        self._all = None if most is None else ServerConcurrency(most)
         self._per_row = per_row
         self._rows = rows
         self._are_queued = are_queued

@@ -37,6 +37,7 @@ from typing import Any
 from proxy.domain.key_records import KeysUnavailable
 
 ECHO_AT_MOST = 200
+SERVER_LIMIT = "server.concurrent_requests"  # the one limit that is no caller's
 STORE_AWAY = "The database of keys and usage does not answer now. Try again later."
 
 
@@ -186,9 +187,12 @@ class ModelNotAllowed(Forbidden):
 
 
 class UnknownModel(RequestError):
-    def __init__(self, model: str) -> None:
+    """near: a model that the caller may use, and that the name resembles."""
+
+    def __init__(self, model: str, near: str | None = None) -> None:
+        hint = "" if near is None else f"Did you mean {near!r}? "
         super().__init__(
-            f"The model {echoed(model)} does not exist. GET /v1/models lists those that do.",
+            f"The model {echoed(model)} does not exist. {hint}GET /v1/models lists those that do.",
             code=ErrorCode.MODEL_NOT_FOUND,
             param="model",
         )
@@ -204,7 +208,8 @@ class Conflict(RequestError):
 
 class RateLimited(RequestError):
     """`retry_after_s`: after how many seconds the same request may succeed; infinite if it never
-    will. `limit`: which of the caller's limits refuses it, such as `key.requests_per_minute`.
+    will. `limit`: which of the caller's limits refuses it, such as `key.requests_per_minute`, or
+    SERVER_LIMIT.
     """
 
     def __init__(

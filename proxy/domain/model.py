@@ -269,7 +269,7 @@ class ModelCard:
     max_retries: int = 2
     streams_unchecked: bool = False
     protects_control_tokens: bool = True
-    owned_by: str = "triton-openai"
+    owned_by: str = "system"
     sampling: Sampling = field(default_factory=Sampling)
     server_tools: ServerTools = field(default_factory=ServerTools)
     limits: RequestLimits = field(default_factory=RequestLimits)

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from typing_extensions import Self
 
-from proxy.domain.errors import ErrorCode, ProxyError
+from proxy.domain.errors import SERVER_LIMIT, ErrorCode, ProxyError, RateLimited
 from proxy.domain.events import Finished, OutputEvent
 from proxy.domain.interrupt import Cause
 from proxy.domain.model import NO_END, Lifecycle, ModelCard
@@ -29,6 +29,7 @@ MOST_ENDPOINTS = 8  # in the list of a record
 SPAN_BITS, TRACE_BITS = 64, 128
 FIRST_FAULT_STATUS = 500
 ABANDONED = "abandoned"  # the outcome of a generation whose client disconnected
+SERVER_FULL = "server_full"  # of one over MAX_CONCURRENT_REQUESTS, whose code callers' limits share
 # Upper bounds of histograms of durations, one ladder for all, so that their quantiles compare.
 DURATION_BUCKETS_S = (
     0.001,
@@ -245,7 +246,7 @@ class RequestRecord:
     first_event_s: float | None = None  # since generation_began
     finish: FinishReason | None = None  # of the choice that ended last
     has_generated: bool = False
-    outcome: str = ABANDONED  # or a finish reason, or an error code
+    outcome: str = ABANDONED  # or SERVER_FULL, a finish reason, an error code
     result: Result = Result.ABANDONED
     generation_s: float = 0.0
     used: Usage | None = None  # None if no token came
@@ -337,6 +338,8 @@ class RequestRecord:
             code = error.code if isinstance(error, ProxyError) else ErrorCode.INTERNAL_ERROR
             is_ours = code.status >= FIRST_FAULT_STATUS
             self.outcome, self.result = code.value, Result.FAILED if is_ours else Result.REFUSED
+            if isinstance(error, RateLimited) and error.limit == SERVER_LIMIT:
+                self.outcome = SERVER_FULL
         elif self.finish is not None:
             self.outcome, self.result = self.finish.value, Result.COMPLETED
 

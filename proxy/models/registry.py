@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import islice
 
 from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
@@ -20,6 +22,8 @@ from proxy.domain.request_limits import RequestLimits
 from proxy.models.deployments import DeploymentPlan
 from proxy.models.public_models import CardDefaults, Models, PublicModel, public_models
 from proxy.triton.catalog import NOTHING_SERVED
+
+LONGEST_COMPARED, MOST_COMPARED = 64, 16  # an unknown name, with so many known ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +191,7 @@ class Registry:
         """
         model = self.model(name)
         if not model.is_allowed:
-            raise UnknownModel(name)
+            raise self._unknown(name)
         return model.cards[0]
 
     # All models, whoever calls
@@ -203,8 +207,15 @@ class Registry:
             raise self._unavailable()
         model = self._named.get(name)
         if model is None or not model.cards:
-            raise UnknownModel(name)
+            raise self._unknown(name)
         return model
+
+    def _unknown(self, name: str) -> UnknownModel:
+        """Suggests only what the caller may use. Compares few names: this is the event loop."""
+        if len(name) > LONGEST_COMPARED:
+            return UnknownModel(name)
+        known = islice(self.listed(), MOST_COMPARED)
+        return UnknownModel(name, next(iter(get_close_matches(name, known, n=1)), None))
 
     def known(self, name: str) -> ModelCard:
         """The first card of a model. Raises as `model`."""

@@ -16,7 +16,7 @@ from build_engines.errors import BuildError
 from build_engines.models_file import ModelsFileError
 from proxy.domain.engine import NotReady
 from proxy.domain.errors import LaunchError
-from proxy.domain.model import CAPABILITIES, Kind, LoadedModel
+from proxy.domain.model import CAPABILITIES, Adopted, Kind, LoadedModel
 from proxy.operate.doctor.checks import Check
 from proxy.pools.discovery import source_url
 from proxy.pools.discovery.source import InvalidSource, StaticList
@@ -102,7 +102,27 @@ def entries(settings: Settings, tokenizer: Path | None, model: str | None) -> st
     if not found:
         what = "no model of others" if model is None else f"no model {model!r} of others"
         raise LaunchError(f"Triton at {settings.triton_source} has {what}")
-    return yaml.safe_dump({one.name: _entry(one, tokenizer) for one in found}, sort_keys=False)
+    made = {one.name: _entry(one, tokenizer) for one in found}
+    return yaml.safe_dump(made, sort_keys=False) + "".join(map(_unmapped, found))
+
+
+def _unmapped(model: LoadedModel) -> str:
+    """A comment that names the inputs of a text model without a place in its entry."""
+    adopted = model.facts.adopted
+    if adopted is None or adopted.kind is not Kind.TEXT:
+        return ""
+    names = [ascii(name) for name in adopted.inputs if name != _prompt(adopted)]
+    if not names:
+        return ""
+    return (
+        f"# {model.name!a} also has the inputs {', '.join(names)}: callers set those that "
+        "`inputs` maps, and the model's defaults hold for others\n"
+    )
+
+
+def _prompt(adopted: Adopted) -> str:
+    texts = [name for name, datatype in adopted.inputs.items() if datatype == "BYTES"]
+    return next((one for one in PROMPTS if one in texts), texts[0])
 
 
 def _entry(model: LoadedModel, tokenizer: Path | None) -> dict[str, object]:
@@ -117,10 +137,8 @@ def _entry(model: LoadedModel, tokenizer: Path | None) -> dict[str, object]:
         entry |= {"tokenizer": str(tokenizer)}
         entry |= {} if length is None else {"context_length": length}
     if adopted.kind is Kind.TEXT:
-        texts = [name for name, datatype in adopted.inputs.items() if datatype == "BYTES"]
         outputs = [name for name, datatype in adopted.outputs.items() if datatype == "BYTES"]
-        prompt = next((one for one in PROMPTS if one in texts), texts[0])
-        entry["tensors"] = {"prompt": prompt, "text": outputs[0], "inputs": {}}
+        entry["tensors"] = {"prompt": _prompt(adopted), "text": outputs[0], "inputs": {}}
     return entry
 
 

@@ -11,8 +11,10 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from build_engines.deployments import early_sunsets
+from build_engines.models_file import unpriced
 from proxy.api.http.application import NO_ADMIN
-from proxy.operate import store
+from proxy.operate import start, store
 from proxy.operate.triton_server import probe
 from proxy.operate.triton_server.launch import EXIT_TIMEOUT_S, Launch
 from proxy.operate.triton_server.server import TritonServer
@@ -60,7 +62,10 @@ async def proxy(settings: Settings, sock: socket.socket, *, model: str | None, s
 @asynccontextmanager
 async def _started(settings: Settings, say: Say) -> AsyncIterator[tuple[Settings, Stop]]:
     """Settings with the store's address, and what signals set."""
-    settings = await store.prepared(settings, say)
+    entries = start.entries(settings)
+    for line in early_sunsets(entries):
+        say(f"warning: models.yaml: {line}")
+    settings = await store.prepared(settings, say, unpriced(entries))
     _schedule_for_few_cores(say)
     with stop_on_signals() as stop:
         yield settings, stop
@@ -139,7 +144,7 @@ async def announce(settings: Settings, model: str | None, say: Say) -> None:
         # not API_KEY: a proxy that is started from that shell would let the key do everything
         make_key = f"export OPENAI_API_KEY=$({store.quick_key_command(settings)})"
         say(
-            "make a key, and try it, in a shell with the same KEY_PEPPER:\n"
+            f"make a key, and try it, in a shell with the same {store.shell_needs(settings)}:\n"
             f"{make_key}\n{curl(base, model, key='OPENAI_API_KEY')}"
         )
     else:

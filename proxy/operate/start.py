@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
@@ -17,7 +17,7 @@ from build_engines.errors import (
     MissingPackage,
     UnservableFolder,
 )
-from build_engines.models_file import ModelsFile, ModelsFileError, RemoteEntry
+from build_engines.models_file import Entry, ModelsFile, ModelsFileError, RemoteEntry
 from proxy.domain.errors import LaunchError, ModelLoadingFailed
 from proxy.models import policy
 from proxy.operate import store
@@ -27,7 +27,7 @@ from proxy.pools.discovery import source_url
 from proxy.pools.discovery.source import InvalidSource
 from proxy.server import tls
 from proxy.server.stop import STOPPING
-from proxy.settings import Settings, environment
+from proxy.settings import FRONTS, Settings, environment
 
 Say = Callable[[str], None]
 
@@ -60,6 +60,11 @@ def _errors() -> Iterator[None]:
         raise LaunchError(str(error)) from None
     except BuildError as error:
         raise LaunchError(f"build: {error}") from None
+
+
+def entries(settings: Settings) -> Mapping[str, Entry]:
+    """Of models.yaml, where there is one."""
+    return models(settings).models if policy.has_models(settings) else {}
 
 
 def check_remote(settings: Settings) -> None:
@@ -108,7 +113,7 @@ def _danger(settings: Settings) -> str | None:
             "without keys the proxy serves this machine only. Set API_KEY, or another source of "
             "keys (docs/access.md), or AUTH=off to let everybody in who reaches it"
         )
-    has_front = settings.trusted_fronts or environment().get("FORWARDED_ALLOW_IPS")
+    has_front = settings.trusted_fronts or environment().get(FRONTS)
     if settings.tls_cert_file is None and not has_front and settings.plaintext == "off":
         return (
             "callers' keys would travel in clear text. Set TLS_CERT_FILE and TLS_KEY_FILE; or, "

@@ -7,7 +7,7 @@ import getpass
 import os
 import shutil
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, TypeVar
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from proxy.access.store.store import Store
 
 FILE, PROGRAM = "store.db", "triton-openai"
+SQLITE = "sqlite:///"
+KEY_SUFFIX, MODE = ".admin-key", 0o600
 NO_PEPPER = (
     "KEY_PEPPER is not set, and keys are hashed under it. Make one, keep it as long as its keys, "
     "and give the same to the proxy and to this command: export KEY_PEPPER=$(python3 -c 'import "
@@ -47,8 +49,12 @@ def settled(settings: Settings) -> Settings:
     return settings.model_copy(update={"store_url": SecretStr(url)})
 
 
-async def prepared(settings: Settings, say: Say) -> Settings:
-    """Upgrades the store's schema, and prints the first admin key of an empty store.
+async def prepared(settings: Settings, say: Say, unpriced: Sequence[str] = ()) -> Settings:
+    """Upgrades the store's schema, and makes the first admin key of an empty store.
+
+    A terminal shows the key. Elsewhere, where output is kept, it goes into a file beside SQLite's;
+    PostgreSQL has no such place, so there the operator makes the key. unpriced: models without a
+    price.
 
     Raises:
         LaunchError: the store cannot be reached, or was written by a newer release or with
@@ -60,26 +66,72 @@ async def prepared(settings: Settings, say: Say) -> Settings:
         return settings
     try:
         await store.prepare()
-        made = await store.keys.create_first()
+        await _make_first_key(store, _file(settings), say)
+        if unpriced and await _has_budget(store):
+            say(f"warning: {budget_note(unpriced)}")
     except StoreUnavailable as error:
         raise _unreachable(error) from None
     finally:
         await store.close()
-    if made is not None:
-        say(
-            f"the first admin key, which is shown only now: {made.key}\n"
-            "      it administers this proxy, and does not chat: export it as ADMIN_KEY for "
-            "`triton-openai top`"
-        )
     return settings
 
 
+async def _make_first_key(store: Store, database: Path | None, say: Say) -> None:
+    if database is None and not sys.stdout.isatty():
+        if not await store.audit.list(limit=1):
+            say("there are no keys yet: `keys create --quick --scope admin` makes an admin key")
+        return
+    if (made := await store.keys.create_first()) is None:
+        return
+    if database is None or sys.stdout.isatty():
+        say(f"the first admin key, which is shown only now: {made.key}")
+    else:
+        file = database.with_suffix(KEY_SUFFIX)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        with open(os.open(file, flags, MODE), "w") as opened:  # noqa: ASYNC230  before any request
+            os.fchmod(opened.fileno(), MODE)
+            opened.write(f"{made.key}\n")
+        say(f"the first admin key is in {file}, which only this user can read")
+    say(
+        "it administers this proxy, and does not chat: export it as ADMIN_KEY for `triton-openai "
+        "top`"
+    )
+
+
+def _file(settings: Settings) -> Path | None:
+    """SQLite's file; None for PostgreSQL."""
+    url = secret_value(settings.store_url) or ""
+    return Path(url.removeprefix(SQLITE)).resolve() if url.startswith(SQLITE) else None
+
+
+def budget_note(unpriced: Sequence[str]) -> str:
+    return (
+        f"a monthly_budget does not limit the use of {', '.join(unpriced)}: a model without "
+        "`price` in models.yaml costs nothing"
+    )
+
+
+async def _has_budget(store: Store) -> bool:
+    tenants = await store.tenants.list(limit=None)
+    limits = [each.limits for each in await store.keys.list(limit=None)]
+    for tenant in tenants:
+        limits += (tenant.limits, *tenant.of_models.values())
+    return any(each.monthly_budget is not None for each in limits)
+
+
 def quick_key_command(settings: Settings) -> str:
-    """For the shell of somebody who has this process's variables, but not its options."""
-    url = secret_value(settings.store_url)
-    is_usual = url == secret_value(settled(Settings()).store_url)
-    place = "" if is_usual or url is None else f"STORE_URL={quote(url)} "
+    """For a shell that has KEY_PEPPER, and none of this process's other variables and options.
+
+    PostgreSQL's address has a password, so that shell must have STORE_URL.
+    """
+    file = _file(settings)
+    is_usual = file is None or file == (data_folder() / FILE).resolve()
+    place = "" if is_usual else f"STORE_URL={quote(f'{SQLITE}{file}')} "
     return f"{place}{_own_program()} keys create --quick"
+
+
+def shell_needs(settings: Settings) -> str:
+    return "KEY_PEPPER and STORE_URL" if _file(settings) is None else "KEY_PEPPER"
 
 
 def _own_program() -> str:
@@ -115,6 +167,13 @@ def use(work: Callable[[Store], Awaitable[T]]) -> T:
             await store.close()
 
     return asyncio.run(used())
+
+
+def name() -> str:
+    """The address of the store that commands use, without its password."""
+    from sqlalchemy import make_url
+
+    return str(make_url(secret_value(settled(Settings()).store_url) or ""))
 
 
 def actor() -> str:

@@ -53,7 +53,7 @@ export function Keys({ about, chatWith, askForKey }) {
   }, [hasStore, hasKey]);
 
   if (about && !hasStore) {
-    return html`<${Notice} title="This server has no store of keys">Start it with the setting <b>KEY_PEPPER</b>, a long random value: the first start prints an admin key, with which this view creates tenants and keys. <a href="docs">The API</a> has the routes.<//>`;
+    return html`<${Notice} title="This server has no store of keys">Start it with the setting <b>KEY_PEPPER</b>, a long random value: the first start makes an admin key, with which this view creates tenants and keys. <a href="docs">The API</a> has the routes.<//>`;
   }
   if (!hasKey)
     return html`<${Notice} title="Keys are for operators" action=${["Enter a key", askForKey]}>Enter a key of the scope <b>admin</b>.<//>`;
@@ -120,7 +120,7 @@ function LimitFields({ limits = {} }) {
       (name) => html`
       <${Field} label=${words(name)}><input name=${name} type="number" min="0" step="any" placeholder="none"
           defaultValue=${limits[name] ?? ""} /><//>`,
-    )}</div></details>`;
+    )}</div><small>A monthly budget limits only models that have a price in models.yaml.</small></details>`;
 }
 
 function KeyList({ keys, tenants, changed, chatWith }) {

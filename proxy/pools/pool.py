@@ -669,14 +669,18 @@ class Pool:
         """False when it has left: its name and its bit may be another endpoint's now."""
         return self.endpoints.get(endpoint.name) is endpoint
 
+    def obey(self) -> None:
+        """Drains the endpoints that operators have drained, and no others."""
+        drained = self._decisions.drained
+        for endpoint in list(self.endpoints.values()):
+            endpoint.set_drained(endpoint.name in drained)
+
     async def _look_after(self) -> None:
         """Obeys operators' decisions, moves the streams of endpoints that drain, and removes those
         that have left.
         """
         while True:
-            drained = self._decisions.drained
-            for endpoint in list(self.endpoints.values()):
-                endpoint.set_drained(endpoint.name in drained)
+            self.obey()
             for endpoint in list(self.endpoints.values()):
                 if endpoint.is_drained or endpoint.is_leaving:
                     await self._move(endpoint)

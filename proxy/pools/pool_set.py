@@ -147,6 +147,8 @@ class PoolSet:
         ]
 
     def endpoints(self) -> tuple[EndpointStatus, ...]:
+        for pool in self.pools.values():  # who has just drained one sees it
+            pool.obey()
         found = [one.status() for pool in self.pools.values() for one in pool.endpoints.values()]
         return tuple(sorted(found, key=lambda one: (one.pool, one.address)))
 

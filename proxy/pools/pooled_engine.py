@@ -89,6 +89,7 @@ class PooledEngine:
             raise
         except ProxyError as error:
             outcome = route.failed(error)
+            self._counter.failed(route.place, error)
             raise
         finally:
             route.end(tokens if outcome is Outcome.ENDED else None)

@@ -9,6 +9,7 @@ is all groups at once, so it is given to any part. The ending of a name is its u
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,6 +39,8 @@ from proxy.settings.triton import ModelSource, TritonServer
 
 OTHER_NAMES = {"port": "server_port", "host": "server_host"}
 ONE_FOLDER_REQUESTS = 10
+FRONTS = "FORWARDED_ALLOW_IPS"  # the server reads it, too
+LOOPBACK = re.compile(r"localhost|127\.[0-9.]+|::1")
 REMOVED = {
     "WORKERS": "one process is one proxy. Run several behind a load balancer, with LEDGER_URL: "
     "docs/deployment.md#several-proxies",
@@ -179,6 +182,28 @@ class Settings(
     def is_authenticated(self) -> bool:
         """Whether callers need a key or token."""
         return self.auth != "off" and any(getattr(self, name) for name in CALLERS)
+
+    @property
+    def has_one_caller(self) -> bool:
+        """Whether all who have no name of their own are one caller: those with `API_KEY`, or
+        without keys those of this machine, unless a front brings others.
+        """
+        if self.is_authenticated or self.auth == "off":
+            return self.api_key is not None
+        return self.is_local
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the callers are of this machine."""
+        return LOOPBACK.fullmatch(self.host) is not None and not environment().get(FRONTS)
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """Web pages that may call. One folder has those of the server that it stands in for, all,
+        where only this machine calls and nobody administers.
+        """
+        opens = self.model_path is not None and self.is_local and self.admin != "on"
+        return self.cors_origins or (("*",) if opens else ())
 
     @property
     def isolates_prefix_caches(self) -> bool:

@@ -5,6 +5,7 @@ Endpoints come and go, so only so many get series of their own; further ones sha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
@@ -12,6 +13,13 @@ from typing import NamedTuple
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from proxy.domain.endpoints import EndpointState
+from proxy.domain.errors import (
+    ForeignAnswer,
+    GuidePending,
+    ModelUnavailable,
+    ProxyError,
+    ServiceError,
+)
 from proxy.telemetry.generation_metrics import FEW_BUCKETS_S, BoundedNames
 
 MOST_ENDPOINTS = 500
@@ -31,6 +39,25 @@ class Outcome(str, Enum):
     FOREIGN = "foreign"
 
 
+# PyTorch, CUDA's runtime, ONNX Runtime, NumPy, C++
+OUT_OF_MEMORY = re.compile(
+    r"out of memory|OutOfMemory|MemoryError|MemoryAllocation|bad_alloc"
+    r"|(failed|unable) to allocate",
+    re.IGNORECASE,
+)
+
+
+def failure_kind(error: ProxyError) -> str | None:
+    """Why an engine failed a stream, as the metric has it; None: it has not failed."""
+    if isinstance(error, GuidePending) or not isinstance(error, ServiceError):
+        return None
+    if OUT_OF_MEMORY.search(error.detail or ""):
+        return "out_of_memory"
+    if isinstance(error, ForeignAnswer):
+        return "foreign"
+    return "unavailable" if isinstance(error, ModelUnavailable) else "failed"
+
+
 class Place(NamedTuple):
     pool: str
     endpoint: str
@@ -45,6 +72,13 @@ class EndpointMetrics:
             "proxy_endpoint_streams",
             "Streams by their end: `ended`, `left` (closed by us), `lost`, `refused`, `foreign`",
             (*labels, "outcome"),
+            registry=registry,
+        )
+        self._failures = Counter(
+            "proxy_engine_failures",
+            "Streams that an engine failed, by kind: `out_of_memory` (it says so), `unavailable` "
+            "(Triton or the engine's process is gone), `foreign`, `failed`",
+            (*labels, "kind"),
             registry=registry,
         )
         self._tokens = Counter(
@@ -93,6 +127,10 @@ class EndpointMetrics:
         place = self._bounded(place)
         self._streams.labels(*place, outcome.value).inc()
         self._tokens.labels(*place).inc(tokens)
+
+    def failed(self, place: Place, error: ProxyError) -> None:
+        if (kind := failure_kind(error)) is not None:
+            self._failures.labels(*self._bounded(place), kind).inc()
 
     def ejected(self, place: Place) -> None:
         self._ejections.labels(*self._bounded(place)).inc()

@@ -221,7 +221,8 @@ def _adding(metric: Counter | Histogram) -> Callable[..., None]:
 
 
 class GenerationMetrics:
-    """The label `outcome` is a finish reason, an error code, or `abandoned` (client disconnected).
+    """The label `outcome` is a finish reason, an error code, `abandoned` (client disconnected)
+    or `server_full` (over MAX_CONCURRENT_REQUESTS).
 
     registry: of the process' other metrics. tenants: as many have series of their own; all others
     share the tenant `other`.

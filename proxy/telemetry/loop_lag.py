@@ -73,8 +73,9 @@ class LoopLag:
         lag_s = max(0.0, time.monotonic() - self._due)
         cpu_s = time.process_time() - self._cpu_s
         self._histogram.observe(lag_s)
-        # Work that spends this much would be as late, or late enough, on an idle host, too.
-        if lag_s >= self._warn_s and cpu_s >= min(lag_s, BEAT_S + self._warn_s):
+        # Work that spends this much would be as late, or late enough, on an idle host, too. During
+        # the first beat it is the server's, which starts.
+        if self._beats and lag_s >= self._warn_s and cpu_s >= min(lag_s, BEAT_S + self._warn_s):
             self._warn(lag_s, cpu_s)
         self._beats += 1
         self._next_beat(loop)

@@ -276,3 +276,23 @@ def test_pip_finds_packages_for_us_that_fit_beside_those_of_nvidias_container(co
     assert shared < kept
     assert not kept & ours.keys()
     assert "httpx" in kept | ours.keys(), "of the container where huggingface_hub is on it"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (("help",), 0, "doctor           says what this machine lacks"),
+        (("doctor",), 0, "make serve installs"),
+        (("doctor", "PYTHON=/bin/false"), 2, "no Python 3.10 to 3.12 at PYTHON=/bin/false"),
+    ],
+)
+def test_make_says_what_it_can_and_what_is_missing_before_anything_is_installed(
+    tmp_path, arguments, status, said
+):
+    folder, python = tmp_path / "none", f"PYTHON={sys.executable}"
+    given = arguments if len(arguments) > 1 else (*arguments, python)
+    done = subprocess.run(
+        ["make", f"VENV={folder}", *given], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, said in done.stdout + done.stderr) == (status, True)
+    assert not folder.exists()

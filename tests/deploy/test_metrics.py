@@ -146,7 +146,7 @@ def test_other_names_lead_to_metrics_and_log_fields_that_exist():
     asked = {name for row in rows for name in re.findall(r"`(\w+)`", row[0])}
     assert asked >= {
         *("requests_total", "ttft", "itl", "tps_prefill", "tps_decode", "kv_hits", "kv_misses"),
-        *("queue_depth_prefill", "queue_depth_decode"),
+        *("queue_depth_prefill", "queue_depth_decode", "oom_events"),
         *("request_id", "tenant_id", "latency_ms", "prompt_tokens", "completion_tokens"),
     }
     families = {name.removesuffix("_bucket") for name in KNOWN} | test_log_lines.fields()
@@ -160,7 +160,7 @@ def test_other_names_lead_to_metrics_and_log_fields_that_exist():
 
 def test_outcomes_are_codes_of_the_code():
     codes = {code.value for code in errors.ErrorCode}
-    outcomes = codes | {reason.value for reason in FinishReason} | {"abandoned"}
+    outcomes = codes | {reason.value for reason in FinishReason} | {"abandoned", "server_full"}
     outcomes |= {outcome.value for outcome in Outcome}  # of an endpoint's streams
     asked = [
         value

@@ -18,7 +18,7 @@ from proxy.domain.endpoints import (
     EndpointState,
 )
 from proxy.domain.engine import EngineRequest, NotReady
-from proxy.domain.errors import ModelUnavailable
+from proxy.domain.errors import ModelUnavailable, ProxyError
 from proxy.domain.model import LoadedModel, ModelCard
 from proxy.domain.output import TokenDelta
 from proxy.domain.request import Sampling
@@ -111,6 +111,7 @@ class CountedPlaces:
         self.begun: Counter[str] = Counter()
         self.expected: list[int] = []  # cached tokens of each stream, as it began
         self.outcomes: Counter[tuple[str, str]] = Counter()
+        self.failures: list[ProxyError] = []
         self.ejections: Counter[str] = Counter()
         self.states: dict[str, dict[EndpointState, int]] = {}
 
@@ -120,6 +121,9 @@ class CountedPlaces:
 
     def ended(self, place: Place, outcome: Outcome, tokens: int) -> None:
         self.outcomes[place.endpoint, outcome.value] += 1
+
+    def failed(self, place: Place, error: ProxyError) -> None:
+        self.failures.append(error)
 
     def ejected(self, place: Place) -> None:
         self.ejections[place.endpoint] += 1

@@ -96,7 +96,8 @@ def test_the_eleventh_request_is_told_to_come_back_and_does(client):
         if isinstance(one, openai.Stream):
             one.close()
     refused = refusals[0]
-    assert (refused.type, refused.code) == ("rate_limit_error", "queue_full")
+    assert (refused.type, refused.code) == ("rate_limit_error", "rate_limit_exceeded")
+    assert "Too many concurrent requests. Please try again later." in str(refused)
     headers = refused.response.headers
     assert int(headers["retry-after"]) >= int(headers["retry-after-ms"]) / 1000 > 0
     assert headers["x-should-retry"] == "true"

@@ -100,6 +100,25 @@ def test_without_keys_callers_may_have_the_highest_of_the_words(settings):
     assert settings(MAX_PRIORITY="-4").priority_ceiling == -4
 
 
+@pytest.mark.parametrize(
+    ("environment", "origins"),
+    [
+        ({}, ()),
+        ({"MODEL_PATH": "/m"}, ("*",)),
+        ({"MODEL_PATH": "/m", "HOST": "localhost", "API_KEY": "k" * 32}, ("*",)),
+        ({"MODEL_PATH": "/m", "CORS_ORIGINS": "https://a.example"}, ("https://a.example",)),
+        ({"MODEL_PATH": "/m", "HOST": "0.0.0.0"}, ()),
+        ({"MODEL_PATH": "/m", "HOST": "127.evil.example"}, ()),
+        ({"MODEL_PATH": "/m", "FORWARDED_ALLOW_IPS": "127.0.0.1"}, ()),
+        ({"MODEL_PATH": "/m", "ADMIN": "on"}, ()),
+    ],
+)
+def test_one_folder_lets_every_page_call_while_only_this_machine_can(
+    settings, environment, origins
+):
+    assert settings(**environment).origins == origins
+
+
 def test_origins_stand_between_commas(settings):
     assert settings().cors_origins == ()
     assert settings(CORS_ORIGINS="*").cors_origins == ("*",)

@@ -38,6 +38,7 @@ class Unit(IntEnum):
     COST = 6
 
 
+TOKENS = (Unit.INPUT, Unit.OUTPUT, Unit.TOTAL)
 Amounts = tuple[int, int, int, int, int, int, int]
 """By Unit. Cost: in billionths of the currency."""
 
@@ -159,29 +160,41 @@ class Standings:
     that it counts even if it is refused. is_refused: for another reason than the limits.
     """
 
-    __slots__ = ("_look", "_meters", "is_costly", "is_counted", "is_refused")
+    __slots__ = ("_look", "_meters", "_refused", "is_costly", "is_counted", "is_refused")
 
     def __init__(self) -> None:
         self.is_counted = self.is_costly = self.is_refused = False
         self._meters: CallerMeters | None = None
         self._look: Look | None = None
+        self._refused: int | None = None  # the index of the meter that refused
 
     @property
     def are_known(self) -> bool:
         return self._meters is not None
 
-    def set(self, meters: CallerMeters, look: Look) -> None:
-        self._meters, self._look = meters, look
+    def set(self, meters: CallerMeters, look: Look, refused: int | None = None) -> None:
+        self._meters, self._look, self._refused = meters, look, refused
+
+    @property
+    def first(self) -> Standing | None:
+        """The limit that refused, if it is not of money; else on requests, else on tokens."""
+        if self._refused is None:
+            return self.requests or self.tokens
+        return self._exceeded(*(unit for unit in Unit if unit is not Unit.COST))
 
     @property
     def requests(self) -> Standing | None:
-        """The limit on requests with the least left: a rate per second where there is no other."""
+        """The limit on requests that refused, else the one with the least left: a rate per second
+        where there is no other.
+        """
+        if (refused := self._exceeded(Unit.REQUESTS)) is not None:
+            return refused
         windows = self._least(MeterKind.WINDOW, Unit.REQUESTS)
         return windows or self._least(MeterKind.RATE, Unit.REQUESTS)
 
     @property
     def tokens(self) -> Standing | None:
-        return self._least(MeterKind.WINDOW, Unit.INPUT, Unit.OUTPUT, Unit.TOTAL)
+        return self._exceeded(*TOKENS) or self._least(MeterKind.WINDOW, *TOKENS)
 
     @property
     def budget(self) -> float | None:
@@ -193,6 +206,14 @@ class Standings:
     def monthly_tokens(self) -> int | None:
         found = self._least(MeterKind.PERIOD, Unit.TOTAL)
         return None if found is None else found.remaining
+
+    def _exceeded(self, *units: Unit) -> Standing | None:
+        """The limit that refused, if it is of one of these units."""
+        at, meters, look = self._refused, self._meters, self._look
+        if at is None or meters is None or look is None or meters.units[at] not in units:
+            return None
+        left, reset_us = look(at)
+        return Standing(meters.meters[at].limit, left, reset_us / 1e6)
 
     def _least(self, kind: MeterKind, *units: Unit) -> Standing | None:
         """The limit of this kind with the least left; None without one."""

@@ -209,7 +209,8 @@ class RequestLimiter:
     ) -> Grant:
         """The grant, once the standings are set. Raises RateLimited: it is a refusal."""
         if standings is not None:
-            standings.set(meters, result.look)
+            refused = result.at if isinstance(result, Refusal) else None
+            standings.set(meters, result.look, refused)
         if isinstance(result, Refusal):
             self._on_refusal(result.meter.name)
             raise refusal_error(result, amounts[meters.units[result.at]])

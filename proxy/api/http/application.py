@@ -56,8 +56,7 @@ DENIAL = "websocket.http.response"  # ASGI's extension for a refused handshake
 REFUSED = 1008  # a refused handshake where the server lacks the extension
 NO_ADMIN = (
     "Administration needs a key, and this server has none. Start it with KEY_PEPPER, a long random "
-    "value: the first start prints an admin key. ADMIN=on opens it to everybody on "
-    "this machine."
+    "value: the first start makes an admin key. ADMIN=on opens it to everybody on this machine."
 )
 EXPOSED_HEADERS = (
     *own_headers.LIMITS,

@@ -77,7 +77,8 @@ EXPOSED = tuple(name.decode() for name in (REPLAYED, ORIGINAL_ID, UNAVAILABLE))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdempotencyParts:
     """is_closed: whether requests with a key are refused while the records cannot be used; else
-    they run as if they had no key, and their answers say so.
+    they run as if they had no key, and their answers say so. has_one_caller: callers without a name
+    of their own are one, as in the settings.
     """
 
     relay: Relay
@@ -85,6 +86,7 @@ class IdempotencyParts:
     limiter: RequestLimiter
     metrics: IdempotencyMetrics
     is_closed: bool
+    has_one_caller: bool
 
 
 class Idempotency:
@@ -128,7 +130,8 @@ class Idempotency:
         not prove who calls, so callers with nothing else get no kept answer.
         """
         who = current_caller.get()
-        address = caller_name(scope) if who.is_shared else ""
+        is_shared = who.is_shared and not self._parts.has_one_caller
+        address = caller_name(scope) if is_shared else ""
         route = f"{scope['path']}?{scope['query_string'].decode('latin-1')}"
         large = len(body) > LARGE_BODY
         sha256 = await asyncio.to_thread(hashlib.sha256, body) if large else hashlib.sha256(body)
@@ -137,8 +140,8 @@ class Idempotency:
             tenant=digest((who.tenant, address)),
             body=sha256.digest(),
             after=given.after,
-            is_private=who.is_shared or self._scopes.of(scope["path"]) is identity.Scope.ADMIN,
-            is_shared=who.is_shared,
+            is_private=is_shared or self._scopes.of(scope["path"]) is identity.Scope.ADMIN,
+            is_shared=is_shared,
         )
 
     @asynccontextmanager

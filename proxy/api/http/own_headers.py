@@ -168,7 +168,7 @@ def limit_headers(standings: Standings) -> list[tuple[bytes, bytes]]:
             (b"x-ratelimit-remaining-tokens", b"%d" % left),
             (b"x-ratelimit-reset-tokens", duration(reset_s).encode()),
         )
-    if (first := requests or tokens) is not None:
+    if (first := standings.first) is not None:
         found += (
             (b"X-RateLimit-Limit", b"%d" % first.limit),
             (b"X-RateLimit-Remaining", b"%d" % first.remaining),

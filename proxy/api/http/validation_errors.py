@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
+from annotated_types import Ge, Le
 from pydantic import BaseModel, ValidationError
 
 from build_engines.models_yaml import near_key
@@ -122,7 +123,23 @@ def _described(problem: Any, kind: type[BaseModel]) -> str:
             reason = TIMES.get(problem["type"].split("_")[0]) or problem["msg"]
             reason = reason.removeprefix("Value error, ")
             value = echoed(problem["input"])
+            if bounds := _bounds(problem, kind):
+                return f"Invalid value for '{path}': {path} must be {bounds}, got {value}"
             return f"Invalid value for '{path or 'body'}': {reason} (given: {value})"
+
+
+def _bounds(problem: Any, kind: type[BaseModel]) -> str | None:
+    """Both bounds of a field of the body that breaks one of them."""
+    field = kind.model_fields.get(str(problem["loc"][-1])) if len(problem["loc"]) == 1 else None
+    if field is None or problem["type"] not in ("less_than_equal", "greater_than_equal"):
+        return None
+    members = (field.annotation, *get_args(field.annotation))
+    inner = [info for member in members for info in getattr(member, "__metadata__", ())]
+    rules = [rule for info in (field, *inner) for rule in getattr(info, "metadata", ())]
+    least = [rule.ge for rule in rules if isinstance(rule, Ge)]
+    most = [rule.le for rule in rules if isinstance(rule, Le)]
+    number = type(*problem["ctx"].values())  # float or int, as the field is
+    return f"between {number(least[0])} and {number(most[0])}" if least and most else None
 
 
 def _code(problem: Any, path: str) -> ErrorCode:

@@ -310,7 +310,7 @@ class ModelBody(AnswerBody):
     id: str = Field(description="The model's name, or an alias.", examples=["demo"])
     object: Literal["model"]
     created: Count = Field(examples=[1_767_225_600])
-    owned_by: str = Field(examples=["triton-openai"])
+    owned_by: str = Field(examples=["system"])
     root: str = Field(
         description="The name of the model itself; of a LoRA adapter, that of its base model.",
         examples=["demo"],

@@ -34,7 +34,7 @@ class PlainMessage(Answer):
 class PlainAnswer(Answer):
     """The whole answer."""
 
-    id: str = Field(examples=["chat-4f1d"])
+    id: str = Field(examples=["cmpl-4f1d"])
     model: str = Field(examples=["demo"])
     created: int = Field(description="Unix time, in seconds.", examples=[1_767_225_600])
     message: PlainMessage
@@ -53,7 +53,7 @@ def to_domain(body: PlainChatBody, served: ServedModel, caller: str) -> Generati
     messages, images = message_bodies.to_domain(body.messages)
     return GenerationRequest(
         caller=caller,
-        id=f"chat-{uuid.uuid4().hex}",
+        id=f"cmpl-{uuid.uuid4().hex}",
         model=served.name,
         fallback_from=served.fallback_from,
         prompt=ChatPrompt(messages=messages, images=images),

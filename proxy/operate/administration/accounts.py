@@ -109,10 +109,45 @@ KEY_COLUMNS = (
 )
 
 
+def _show_account(answer: Json) -> None:
+    show_fields(answer)
+    _warn_of_budget(answer)
+
+
+def _show_new_tenant(answer: Json) -> None:
+    _show_account(answer)
+    if answer["max_priority"] is None:
+        _warn(
+            'its requests cannot go first: `priority` and metadata.priority (such as "high") are '
+            "capped at 0, unless the proxy has MAX_PRIORITY, or the tenant a --max-priority"
+        )
+
+
+def _warn_of_budget(answer: Json) -> None:
+    from build_engines.models_file import unpriced
+    from proxy.operate import start, store
+    from proxy.settings import Settings
+
+    limits = [answer["limits"], *(answer.get("of_models") or {}).values()]
+    if not any(each.get("monthly_budget") is not None for each in limits):
+        return
+    with suppress(LaunchError):  # models.yaml is wrong, which other commands say
+        if names := unpriced(start.entries(Settings())):
+            _warn(store.budget_note(names))
+
+
+def _warn(text: str) -> None:
+    typer.echo(f"warning: {text}", err=True)
+
+
 def _show_issued(answer: Json) -> None:
     """The key alone on stdout, for `export OPENAI_API_KEY=$(…)`."""
+    from proxy.operate import store
+
     show_fields({name: value for name, value in answer.items() if name != "key"}, to_stderr=True)
+    _warn_of_budget(answer)
     typer.echo(
+        f"It is in the store {store.name()}, which the proxy must use, too. "
         "The key is shown only now. Callers send it as `Authorization: Bearer KEY`; OpenAI's SDKs "
         "read it from OPENAI_API_KEY.",
         err=True,
@@ -143,7 +178,7 @@ def _change(entry: Json) -> str:
 
 
 @tenants.command("create")
-@prints(show_fields)
+@prints(_show_new_tenant)
 def create_tenant(
     name: TenantName,
     limit: Limits = None,
@@ -182,7 +217,7 @@ def show_tenant(name: TenantName) -> Any:
 
 
 @tenants.command("update")
-@prints(show_fields)
+@prints(_show_account)
 def update_tenant(
     name: TenantName,
     limit: Limits = None,
@@ -281,7 +316,7 @@ def show_key(key_id: KeyId) -> Any:
 
 
 @keys.command("update")
-@prints(show_fields)
+@prints(_show_account)
 def update_key(
     key_id: KeyId,
     name: KeyName = None,
@@ -308,7 +343,7 @@ def update_key(
         max_priority=max_priority,
         expires=expires,
     )
-    return _record(lambda store, actor: store.keys.update(actor, key_id, body.applied))
+    return _key_change(key_id, lambda store, actor: store.keys.update(actor, key_id, body.applied))
 
 
 @keys.command("rotate")
@@ -330,8 +365,7 @@ def rotate_key(
 @prints(show_fields)
 def revoke_key(key_id: KeyId) -> Any:
     """End a key for good, within a second in every proxy."""
-
-    return _record(lambda store, actor: store.keys.revoke(actor, key_id))
+    return _key_change(key_id, lambda store, actor: store.keys.revoke(actor, key_id))
 
 
 @prints(_show_usage)
@@ -394,6 +428,27 @@ def _done(work: Work[T]) -> T:
     from proxy.operate import store
 
     return store.use(lambda opened: work(opened, store.actor()))
+
+
+def _key_change(key_id: str, work: Work[KeyRecord]) -> dict[str, Any]:
+    """As _record. Warns where it takes the last key that may administer."""
+    from proxy.domain.identity import Scope
+
+    def administers(key: KeyRecord) -> bool:
+        is_over = key.expires_at is not None and key.expires_at <= datetime.now(timezone.utc)
+        return Scope.ADMIN in key.scopes and key.revoked_at is None and not is_over
+
+    async def done(store: Store, actor: str) -> KeyRecord:
+        had_one = any(map(administers, await store.keys.list(limit=None)))
+        record = await work(store, actor)
+        if had_one and not any(map(administers, await store.keys.list(limit=None))):
+            _warn(
+                "no key administers this store over HTTP or the page any more; these commands "
+                "still do: keys create --quick --scope admin"
+            )
+        return record
+
+    return _record(done)
 
 
 def _record(work: Work[KeyRecord | TenantRecord]) -> dict[str, Any]:

@@ -114,9 +114,12 @@ class AdminClient:
                 "what it was asked for: look at its state before you send it again"
             ) from None
         except httpx.HTTPError as error:
+            url = self._client.base_url
+            is_cut = isinstance(error, httpx.RemoteProtocolError | httpx.ReadError)
+            hint = "is it https? Else " if is_cut and url.scheme == "http" else ""
             raise LaunchError(
-                f"the proxy at {self._client.base_url} cannot be reached ({error}): start it, or "
-                "give its address with --url"
+                f"the proxy at {url} cannot be reached ({error}): {hint}start it, or give its "
+                "address with --url"
             ) from None
 
     def _refusal(self, status: int, content: Any, scope: str) -> LaunchError:

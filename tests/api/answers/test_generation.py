@@ -154,7 +154,7 @@ def test_models(idle):
     assert (model["id"], model["object"]) == ("demo", "model")
     assert model["context_length"] == model["max_output_tokens"] == model["max_model_len"] == 128
     assert {"logit_bias", "logprobs", "min_p", "guided_decoding"} <= set(model["capabilities"])
-    assert model["owned_by"]
+    assert model["owned_by"] == "system"
     assert model["created"] == 1_700_000_000
     assert idle.get("/v1/models/demo").json() == model
 

@@ -45,7 +45,7 @@ def test_json_is_the_whole_message(serve):
     response = serve(ScriptedEngine(deltas("Hé!"))).post(JSON, json=BODY)
     assert response.headers["content-type"] == "application/json"
     body = response.json()
-    assert body.pop("id").startswith("chat-")
+    assert body.pop("id").startswith("cmpl-")
     assert body.pop("created") > 1_700_000_000
     assert body == {"model": "demo", "message": message("Hé!"), "done": True}
 
@@ -154,3 +154,28 @@ def test_the_documents_program_for_browsers_reads_text_and_errors(
     assert ended.stdout.replace("\n", "") == text
     assert ended.returncode == (failure is not None), ended.stderr
     assert failure is None or f"Error: {failure}" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "said"),
+    [
+        (path, {"temperature": given}, f"temperature must be between 0.0 and 2.0, got {given}")
+        for path in ("/chat/json", "/v1/chat/completions")
+        for given in (3.5, -1)
+    ]
+    + [
+        ("/v1/chat/completions", {"top_p": 1.5}, "top_p must be between 0.0 and 1.0, got 1.5"),
+        (
+            "/v1/chat/completions",
+            {"top_logprobs": 21, "logprobs": True},
+            "between 0 and 20, got 21",
+        ),
+        ("/v1/chat/completions", {"presence_penalty": 3}, "between -2.0 and 2.0, got 3"),
+        ("/v1/chat/completions", {"n": 0}, "Invalid value for 'n': "),
+    ],
+)
+def test_a_number_out_of_its_range_is_answered_with_both_bounds(serve, path, fields, said):
+    body = {"model": "demo", "messages": [{"role": "user", "content": "hi"}], **fields}
+    refused = serve(ScriptedEngine(deltas("a"))).post(path, json=body)
+    assert refused.status_code == 400
+    assert said in refused.json()["error"]["message"]

@@ -226,15 +226,41 @@ def test_tenants_do_not_share_keys_and_learn_nothing_of_each_others():
         assert len(engine.requests) == 2
 
 
-def test_callers_that_only_an_address_tells_apart_share_no_finished_answer():
+SECRET = "the-key-of-everybody-who-calls-it"
+
+
+@pytest.mark.parametrize(
+    ("settings", "front", "is_one"),
+    [
+        ({"api_key": SECRET}, None, True),
+        ({"api_key": SECRET, "host": "0.0.0.0"}, "10.0.0.9", True),
+        ({}, None, True),
+        ({"host": "localhost"}, None, True),
+        ({}, "127.0.0.1", False),
+        ({"auth": "off"}, None, False),
+        ({"auth": "off", "host": "0.0.0.0"}, None, False),
+    ],
+)
+def test_callers_that_only_an_address_tells_apart_share_no_finished_answer(
+    monkeypatch, settings, front, is_one
+):
     """Also from one address: a front's, or one that a caller has forged."""
-    key, engine = "the-key-of-everybody-who-calls-it", ScriptedEngine(deltas("abc"))
-    with TestClient(application(engine, api_key=key), headers={"x-api-key": key}) as client:
-        answers = [chat(client, body) for body in (BODY, BODY, STREAM, STREAM)]
-        assert chat(client, STREAM, Last_Event_ID="1").status_code == 410
-    assert [each.status_code for each in answers] == [200] * 4
-    assert not any("idempotent-replayed" in each.headers for each in answers)
-    assert len(engine.requests) == 4
+    if front is not None:
+        monkeypatch.setenv("FORWARDED_ALLOW_IPS", front)
+    engine = ScriptedEngine(deltas("abc"))
+    app, headers = application(engine, **settings), {"x-api-key": SECRET}
+    with TestClient(app, headers=headers) as client:
+        other = TestClient(app, headers=headers, client=("10.0.0.7", 1))
+        answers = [
+            chat(each, body, Idempotency_Key=key)
+            for body, key in ((BODY, "a"), (STREAM, "b"))
+            for each in (client, client, other)
+        ]
+        resumed = chat(client, STREAM, Idempotency_Key="b", Last_Event_ID="1").status_code
+    assert [each.status_code for each in answers] == [200] * 6
+    replayed = ["idempotent-replayed" in each.headers for each in answers]
+    assert replayed == [False, is_one, is_one] * 2
+    assert (len(engine.requests), resumed) == ((2, 200) if is_one else (6, 410))
 
 
 def test_two_keys_of_a_tenant_share_answers():

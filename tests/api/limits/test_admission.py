@@ -45,14 +45,32 @@ def test_a_request_for_more_generations_than_a_model_runs_is_a_400(serve, path, 
     assert not engine.requests
 
 
-def test_generations_over_the_limit_get_429_with_the_time_to_wait(serve):
+OF_ALL = "Too many concurrent requests. Please try again later."
+
+
+@pytest.mark.parametrize(
+    ("limit", "code", "message", "outcome"),
+    [
+        ("generations_per_row", "queue_full", "The model 'demo' runs at most 3", "queue_full"),
+        ("max_concurrent_requests", "rate_limit_exceeded", OF_ALL, "server_full"),
+    ],
+)
+def test_generations_over_a_limit_of_the_server_get_429_with_the_time_to_wait(
+    serve, limit, code, message, outcome
+):
     engine = ScriptedEngine(deltas("a", None), hangs=True)
-    client = serve(engine, one_row(), generations_per_row=3)
+    client = serve(engine, one_row(), public_metrics=True, **{limit: 3})
     with client.websocket_connect("/v1/chat/completions/ws") as socket:
         socket.send_json({**BODY, "n": 2, "stream": True})
         assert socket.receive_json()["object"] == "chat.completion.chunk"
         refused = client.post(CHAT, json={**BODY, "n": 2})
-    assert (refused.status_code, error_of(refused)["code"]) == (429, "queue_full")
+        page = client.get("/metrics").text
+    error = error_of(refused)
+    assert (refused.status_code, error["type"], error["code"]) == (429, "rate_limit_error", code)
+    assert error["message"].startswith(message)
+    is_named = refused.headers.get("x-ratelimit-exceeded") == "server.concurrent_requests"
+    assert is_named is (outcome == "server_full")
+    assert f'proxy_requests_total{{model="demo",outcome="{outcome}"}} 1.0' in page
     assert float(refused.headers["retry-after-ms"]) > 0
     assert int(refused.headers["retry-after"]) >= 1
     assert refused.headers["x-should-retry"] == "true"

@@ -105,6 +105,43 @@ def test_one_request_too_many_is_refused_with_the_limit_and_the_true_wait(limite
     assert refused.headers["x-should-retry"] == "true"
 
 
+ROOM = {"requests_per_day": 50, "tokens_per_day": 10_000}
+
+
+@pytest.mark.parametrize(
+    ("limits", "exceeded", "ours", "reset_s"),
+    [
+        ({"requests_per_second": 0.5}, "requests_per_second", {"requests": "1", "": "1"}, 2),
+        ({"requests_per_minute": 1}, "requests_per_minute", {"requests": "1", "": "1"}, 61),
+        ({"tokens_per_minute": 30}, "tokens_per_minute", {"tokens": "30", "": "30"}, 61),
+        ({"output_tokens_per_day": 9}, "output_tokens_per_day", {"tokens": "9", "": "9"}, 87_075),
+        ({"monthly_tokens": 30}, "monthly_tokens", {"tokens": "30", "": "30"}, 2_678_400),
+        ({"monthly_budget": 0.00001}, "monthly_budget", {}, None),
+    ],
+)
+def test_a_429_has_the_headers_of_the_limit_that_refused(
+    limited: Limited, limits, exceeded, ours, reset_s
+):
+    client = limited(caller(key=Limits(**ROOM, **limits)), price={"input": 1, "output": 1})
+    answers = [chat(client) for _ in range(3)]
+    refused = answers[-1]
+    assert (refused.status_code, refused.headers["x-ratelimit-exceeded"]) == (
+        429,
+        f"key.{exceeded}",
+    )
+    found = {
+        name.removeprefix("x-ratelimit-limit").strip("-"): value
+        for name, value in refused.headers.items()
+        if name.startswith("x-ratelimit-limit")
+    }
+    assert found == {"requests": "50", "tokens": "10000", **ours}
+    if reset_s is None:
+        assert "x-ratelimit-reset" not in refused.headers
+    else:
+        assert 0 < int(refused.headers["x-ratelimit-reset"]) <= reset_s
+        assert int(refused.headers["x-ratelimit-remaining"]) < 20
+
+
 def test_a_wait_over_two_minutes_is_not_to_be_waited_for(limited: Limited):
     client = limited(caller(key=Limits(requests_per_day=1)))
     chat(client)

@@ -71,7 +71,10 @@ def test_adapters_share_the_rows_of_their_model_and_models_the_total():
     adapter = replace(model, name="adapter", parent="demo")
     other = replace(model, triton_model="other")
     with admission.permits(model, choices(2)):
-        for card, number, said in ((adapter, 1, "'demo'"), (other, 2, "This server")):
+        for card, number, said in (
+            (adapter, 1, "'demo'"),
+            (other, 2, "Too many concurrent requests"),
+        ):
             with (
                 pytest.raises(RateLimited, match=said),
                 admission.permits(card, choices(number)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -93,7 +94,7 @@ def test_a_calibration_file_is_relative_to_models_yaml(tmp_path):
         ("aliases: [gpt-4o]", "aliases: [gpt-4o, 5]", 5, "models.big.aliases.1: Input should"),
         ("quantization", "quantisation", 7, "models.big.gpu.quantisation: unknown key: did you"),
         ("eagle3", "medusa", 13, "tag 'medusa' found using 'method' does not match any"),
-        ("        draft: drafts/big\n", "", 13, "models.big.gpu.speculative.eagle3.draft: Field"),
+        ("        draft: drafts/big\n", "", 13, "models.big.gpu.speculative.eagle3.draft: is mis"),
         ("hf://org/big@v1", "hf://big", 3, "'hf://big' is not a Hugging Face repository"),
         (
             "tensorrt_llm",
@@ -102,7 +103,7 @@ def test_a_calibration_file_is_relative_to_models_yaml(tmp_path):
             "runtime must be onnx, scripted, embedding, tensorrt_llm",
         ),
         ("tensorrt_llm", "tensorrtllm", 14, "plans support lookahead only"),
-        ("    weights: hf://org/big@v1\n", "", 2, "models.big.weights: Field required"),
+        ("    weights: hf://org/big@v1\n", "", 2, "models.big.weights: is missing"),
         ("models:\n", "model:\n", 1, "model: unknown key: did you mean 'models'?"),
         ("    aliases: [gpt-4o]\n", "    context_length: 9\n", 5, "greater than or equal to 16"),
         (
@@ -327,3 +328,47 @@ def test_a_chat_template_is_the_text_of_a_file_next_to_models_yaml(tmp_path):
     error = refused(tmp_path, "models: {a: {weights: w, chat_template: none.jinja}}")
     assert error.startswith("models.yaml:1: models.a.chat_template: cannot read ")
     assert "none.jinja: No such file" in error
+
+
+OF_PYDANTIC = re.compile(
+    r"instance of|Input should be a valid (dict|tuple|list)|\b[A-Z][a-z]+[A-Z]\w+"
+)
+RUNTIMES = "runtime must be onnx, scripted, embedding, tensorrt_llm, tensorrtllm, vllm or remote"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "1: the file: must have fields"),
+        ("- a", "1: the file: must have fields"),
+        ("models: [a]", "1: models: must have fields"),
+        ("models:\n  mine: ../folder", "2: models.mine: write `weights: ../folder` below it"),
+        ("models:\n  mine: hf://a/b", "2: models.mine: write `weights: hf://a/b` below it"),
+        ("models:\n  mine:", "2: models.mine: must have fields, such as `weights:` below it"),
+        ("models:\n  mine: 7", "2: models.mine: must have fields, such as `weights:` below it"),
+        ("models:\n  mine: [weights]", "2: models.mine: must have fields, such as `weights:`"),
+        ("models:\n  mine: {weights: w, onnx: 3}", "2: models.mine.onnx: must have fields"),
+        ("models:\n  mine: {weights: w, price: 3}", "2: models.mine.price: must have fields"),
+        ("models:\n  mine: {weights: w, aliases: 4}", "2: models.mine.aliases: must be a list"),
+        (
+            "models:\n  mine: {weights: w, deployments: 3}",
+            "2: models.mine.deployments: must be",
+        ),
+        ("models:\n  mine: {runtime: onnx}", "2: models.mine.weights: is missing"),
+        (
+            "models:\n  mine: {weights: w, runtime: tensorrt}",
+            f"2: models.mine: {RUNTIMES}; did you mean tensorrtllm or tensorrt_llm?",
+        ),
+        (
+            "models:\n  mine: {weights: w, runtime: vLLM}",
+            f"2: models.mine: {RUNTIMES}; did you mean vllm?",
+        ),
+        ("models:\n  mine: {weights: w, runtime: 7}", f"2: models.mine: {RUNTIMES}"),
+        ("models:\n  mine: {weights: w, runtime: [a]}", f"2: models.mine: {RUNTIMES}"),
+        ("models: {m: {weights: w}}\npools: 3", "2: pools: must have fields"),
+    ],
+)
+def test_what_is_wrong_is_said_in_the_words_of_the_file(tmp_path, text, said):
+    message = refused(tmp_path, text + "\n")
+    assert message.startswith(f"models.yaml:{said}"), message
+    assert not OF_PYDANTIC.search(message)

@@ -45,6 +45,27 @@ def test_an_unknown_name_is_unknown_even_while_suspended():
     assert made.known("big").name == "big"
 
 
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("bigg", "big"), ("gpt4o", "gpt-4o"), ("smal", "small"), ("x", None), ("b" * 999, None)],
+)
+def test_an_unknown_name_is_answered_with_the_nearest_that_the_caller_may_use(allowed, name, near):
+    made = registry("big", "small")
+    for ask in (made.serving, made.shown, made.asked):
+        with pytest.raises(UnknownModel) as error:
+            ask(name)
+        hint = f"Did you mean {near!r}?"
+        assert (hint in error.value.message) is (near is not None)
+        assert ("Did you mean" in error.value.message) is (near is not None)
+    allowed("none")
+    with pytest.raises(UnknownModel) as error:
+        made.shown(name)
+    assert "Did you mean" not in error.value.message
+    with pytest.raises(UnknownModel) as hidden:
+        made.shown("big")  # as if there were none
+    assert "Did you mean" not in hidden.value.message
+
+
 def deployed(*deployments: DeploymentEntry, **fields: object) -> dict[str, ModelEntry]:
     return {"chat": ModelEntry(deployments=deployments, **fields)}
 

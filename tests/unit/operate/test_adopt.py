@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from build_engines import models_file
 from proxy.domain.errors import LaunchError
+from proxy.domain.model import Adopted, Kind, LoadedModel
+from proxy.operate import adopt
 from proxy.operate.adopt import written
+from proxy.settings import Settings
+from proxy.triton.dialects.recognition import Found
+from tests.doubles.engine import FACTS
 
 ENTRY = "qwen:\n  adopt: qwen_vllm\n  context_length: 4096\n"
 
@@ -40,3 +47,32 @@ def test_a_file_that_would_be_wrong_stays_as_it_was(tmp_path, before):
         written(ENTRY, file)
     assert file.read_text() == before
     assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize(
+    ("kind", "inputs", "comment"),
+    [
+        (Kind.TEXT, {"PROMPT": "BYTES"}, ""),
+        (
+            Kind.TEXT,
+            {"PROMPT": "BYTES", "MAX_LEN": "INT32", "bad\nname: x": "FP32"},
+            "# 'legacy' also has the inputs 'MAX_LEN', 'bad\\nname: x': callers set those",
+        ),
+        (Kind.VLLM, {"text_input": "BYTES", "stream": "BOOL"}, ""),
+    ],
+)
+def test_inputs_that_an_entry_does_not_map_are_named(monkeypatch, tmp_path, kind, inputs, comment):
+    adopted = Adopted(
+        kind=kind,
+        inputs=inputs,
+        outputs={"TEXT": "BYTES"},
+        has_batches=False,
+        is_decoupled=True,
+    )
+    model = LoadedModel(name="legacy", facts=replace(FACTS, adopted=adopted))
+    monkeypatch.setattr(adopt, "ask", lambda settings: [Found(model=model, notes=())])
+    found = adopt.entries(Settings(), None, None)
+    assert ("#" in found) is bool(comment)
+    assert comment in found
+    written(found, tmp_path / "models.yaml")
+    assert list(models_file.load(tmp_path / "models.yaml").models) == ["legacy"]

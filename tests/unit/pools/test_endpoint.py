@@ -81,8 +81,7 @@ async def test_a_drained_endpoint_ends_its_streams_and_gets_no_new_ones():
     async with PoolStand({"a:1": ScriptedTriton()}) as stand:
         stream = await stand.begun()
         await stand.decisions.drain("a:1", actor="me")
-        await checked()
-        assert stand.states() == {"a:1": EndpointState.DRAINING}
+        assert stand.states() == {"a:1": EndpointState.DRAINING}, "at once, as the answer shows it"
         with pytest.raises(ModelUnavailable):
             await stand.answered()
         reason = stand.pools.why_not_ready()
@@ -91,7 +90,7 @@ async def test_a_drained_endpoint_ends_its_streams_and_gets_no_new_ones():
         assert [delta async for delta in stream]
         assert stand.states() == {"a:1": EndpointState.DRAINED}
         await stand.decisions.undrain("a:1", actor="me")
-        await checked()
+        assert stand.states() == {"a:1": EndpointState.READY}
         assert await stand.answered() == "ab"
 
 

@@ -92,6 +92,7 @@ async def test_no_work_is_outstanding_however_a_stream_ended(triton, end, outcom
         assert stand.outstanding == (0, 0)
         found = {outcome: n for (_, outcome), n in stand.counter.outcomes.items()}
         assert found == outcomes
+        assert len(stand.counter.failures) == found.get("lost", 0) + found.get("refused", 0)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from proxy.domain.endpoints import EndpointState
-from proxy.domain.errors import EngineFailed, RateLimited
+from proxy.domain.errors import (
+    EngineFailed,
+    ForeignAnswer,
+    GuidePending,
+    ModelUnavailable,
+    RateLimited,
+)
 from proxy.domain.identity import ALL_SCOPES, Caller, current_caller
 from proxy.domain.interrupt import Cause
 from proxy.domain.output import EngineTimes, FinishReason, TokenDelta, Usage
@@ -191,6 +197,46 @@ def test_endpoints_beyond_the_bound_share_one_series(registry, metrics):
     assert value("proxy_endpoint_streams_total", {**others, "outcome": "lost"}) == 1
     own = {"pool": "west", "endpoint": "10.0.0.1:0"}
     assert value("proxy_endpoint_ejections_total", own) == 1
+
+
+def died(reason: str) -> ModelUnavailable:
+    return ModelUnavailable("away", detail=f"vLLM's engine process has ended: {reason}")
+
+
+OF_MEMORY = (
+    "CUDA out of memory. Tried to allocate 2.00 GiB",
+    "torch.OutOfMemoryError",
+    "CUDA runtime error in cudaMallocAsync: out of memory",
+    "cudaErrorMemoryAllocation",
+    "Failed to allocate memory for requested buffer of size 4096",
+    "MemoryError: Unable to allocate 3.2 GiB for an array",
+    "std::bad_alloc",
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        *((EngineFailed("it failed", detail=reason), "out_of_memory") for reason in OF_MEMORY),
+        *((died(reason), "out_of_memory") for reason in OF_MEMORY),
+        (EngineFailed("it failed", detail="a kernel failed"), "failed"),
+        (EngineFailed("it failed"), "failed"),
+        (died("signal 11"), "unavailable"),
+        (ForeignAnswer("away", detail="another's"), "foreign"),
+        (GuidePending("later"), None),
+        (RateLimited("out of memory"), None),
+    ],
+)
+def test_failures_of_engines_are_counted_by_kind(registry, metrics, error, kind):
+    metrics.failed(Place("west", "a:1"), error)
+    found = {
+        sample.labels["kind"]: sample.value
+        for family in registry.collect()
+        if family.name == "proxy_engine_failures"
+        for sample in family.samples
+        if sample.name.endswith("_total")
+    }
+    assert found == ({} if kind is None else {kind: 1})
 
 
 def test_what_no_endpoint_and_no_queue_has_any_more_goes_back_to_zero(registry, metrics):

@@ -56,3 +56,20 @@ def test_a_warning_names_the_request(work):
     assert line["lag_ms"] >= WARN_S * 1000
     assert line["cpu_ms"] >= BUSY_S * 1000
     assert any(work.__name__ in frame for frame in line["frames"])
+
+
+def test_the_work_of_the_start_is_measured_and_no_warning():
+    registry = CollectorRegistry()
+    histogram = Histogram("lag", "lag", registry=registry, buckets=(WARN_S, 60))
+
+    async def run() -> None:
+        with LoopLag(histogram, warn_s=WARN_S).measured():
+            busy_in_python()
+            await asyncio.sleep(0.1)
+
+    with capture_logs() as lines:
+        uvloop.run(run())
+    assert not lines
+    assert registry.get_sample_value("lag_count") > registry.get_sample_value(
+        "lag_bucket", {"le": str(WARN_S)}
+    )

@@ -12,13 +12,17 @@ from typing import Any
 
 import pytest
 
+from build_engines.deployments import early_sunsets
+from build_engines.models_file import unpriced
 from proxy.cli import main
+from proxy.operate import start
 from proxy.operate import store as key_store
 from proxy.settings import Settings
 from tests.unit.operate.conftest import Words
 
 PEPPER = "a-pepper-for-tests-that-is-long-enough"
 Answer = Callable[..., Any]
+NO_LONGER = "2020-01-01T12:00:00Z"
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +39,7 @@ def answer(succeeds: Words) -> Answer:
     return lambda *arguments: json.loads(succeeds(*arguments, "--json"))
 
 
-def test_a_tenant_and_its_keys_from_creation_to_the_end(answer, place):
+def test_a_tenant_and_its_keys_from_creation_to_the_end(answer, run, place):
     limits = ("--limit", "requests_per_minute=60", "--limit", "monthly_budget=9.5")
     tenant = answer("tenants", "create", "acme", *limits, "--model-limit", "a:b:burst=2")
     assert tenant["limits"] == {"requests_per_minute": 60, "monthly_budget": 9.5}
@@ -62,7 +66,8 @@ def test_a_tenant_and_its_keys_from_creation_to_the_end(answer, place):
     rotated = answer("keys", "rotate", key["id"], "--overlap-s", "60")
     assert rotated["key"] != key["key"]
     assert rotated["overlap_until"] is not None
-    assert answer("keys", "revoke", key["id"])["revoked_at"] is not None
+    _, revoked, _ = run("keys", "revoke", key["id"], "--json")  # which warns: it administers
+    assert json.loads(revoked)["revoked_at"] is not None
     assert [each["id"] for each in answer("keys", "list", "--tenant", "acme")] == [key["id"]]
     assert answer("keys", "show", key["id"])["revoked_at"] is not None
     assert answer("tenants", "delete", "acme")["name"] == "acme"
@@ -77,10 +82,11 @@ def lines(table: str) -> list[list[str]]:
 
 def test_without_json_people_get_tables_the_newest_first(answer, succeeds, run):
     limit = ("--limit", "requests_per_minute=60")
-    shown = succeeds("tenants", "create", "acme", *limit, "--model-limit", "demo:burst=2")
+    no_note = ("--max-priority", "0")
+    shown = succeeds("tenants", "create", "acme", *limit, "--model-limit", "demo:burst=2", *no_note)
     assert ["limits", "requests_per_minute=60"] in lines(shown)
     assert ["of_models", "demo: (burst=2)"] in lines(shown)
-    succeeds("tenants", "create", "later")
+    succeeds("tenants", "create", "later", *no_note)
     assert [line[0] for line in lines(succeeds("tenants", "list"))] == ["later", "acme"]
     ids = [answer("keys", "create", "--tenant", "acme", "--name", f"k{n}")["id"] for n in range(3)]
     succeeds("keys", "revoke", ids[1])
@@ -211,10 +217,142 @@ def test_the_store_is_in_the_data_folder_or_in_artifacts_dir_if_that_is_set(
     assert key_store.settled(Settings()).store_url is None
 
 
-def test_the_first_admin_key_is_printed_at_the_first_start_only(place):
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_terminal_shows_the_first_admin_key_and_else_a_file_has_it(
+    place, monkeypatch, is_terminal
+):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal, raising=False)
     said: list[str] = []
     settings = asyncio.run(key_store.prepared(Settings(), said.append))
     assert settings.store_url is not None
     asyncio.run(key_store.prepared(Settings(), said.append))
-    (line,) = said
-    assert line.startswith("the first admin key, which is shown only now: sk-")
+    line, _ = said
+    file = place.with_suffix(".admin-key")
+    if is_terminal:
+        assert line.startswith("the first admin key, which is shown only now: sk-")
+        assert not file.exists()
+    else:
+        assert line == f"the first admin key is in {file}, which only this user can read"
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert re.fullmatch(r"sk-\w{12}-\S+\n", file.read_text())
+
+
+def test_the_first_admin_keys_file_is_no_link(place, tmp_path):
+    place.parent.mkdir(parents=True)
+    place.with_suffix(".admin-key").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic links"):
+        asyncio.run(key_store.prepared(Settings(), lambda line: None))
+    assert not (tmp_path / "elsewhere").exists()
+
+
+PRICED, FREE = "price: {input: 1, output: 2}", "aliases: [a]"
+BUDGET = ("--limit", "monthly_budget=9.5")
+OF_MODEL = ("--model-limit", "free:monthly_budget=3")
+
+
+@pytest.mark.parametrize(
+    ("limits", "entries", "is_warned"),
+    [
+        (BUDGET, {"free": FREE, "paid": PRICED}, True),
+        (OF_MODEL, {"free": FREE, "paid": PRICED}, True),
+        (BUDGET, {"paid": PRICED}, False),
+        (("--limit", "monthly_tokens=9"), {"free": FREE}, False),
+        (BUDGET, {}, False),
+    ],
+)
+def test_a_budget_that_a_model_without_a_price_ignores_is_named_by_the_command_and_the_start(
+    run, place, tmp_path, monkeypatch, limits, entries, is_warned
+):
+    monkeypatch.chdir(tmp_path)
+    if entries:
+        lines = [f"  {name}: {{weights: w, {rest}}}" for name, rest in entries.items()]
+        Path("models.yaml").write_text("\n".join(("models:", *lines, "")))
+    status, _, err = run("tenants", "create", "acme", *limits, "--max-priority", "0")
+    note = "a monthly_budget does not limit the use of free:"
+    assert (status, note in err) == (0, is_warned)
+    assert (note in run("tenants", "update", "acme", *limits)[2]) is is_warned
+    said: list[str] = []
+    asyncio.run(key_store.prepared(Settings(), said.append, unpriced(start.entries(Settings()))))
+    assert any(note in line for line in said) is is_warned
+
+
+@pytest.mark.parametrize(
+    ("dates", "days"),
+    [
+        ("deprecated: 2027-01-01, sunset: 2027-01-30", 29),
+        ("deprecated: 2027-01-01, sunset: 2027-01-01", 0),
+        ("deprecated: 2027-01-01, sunset: 2027-01-31", None),
+        ("deprecated: 2027-01-01", None),
+        ("sunset: 2027-01-31", None),
+    ],
+)
+def test_a_sunset_soon_after_the_deprecation_is_named(tmp_path, monkeypatch, dates, days):
+    monkeypatch.chdir(tmp_path)
+    Path("models.yaml").write_text(f"models:\n  old: {{weights: w, {dates}}}\n")
+    said = f"old: sunset is {days} days after deprecated, under 30"
+    assert list(early_sunsets(start.entries(Settings()))) == ([] if days is None else [said])
+
+
+@pytest.mark.parametrize(("option", "is_said"), [((), True), (("--max-priority", "5"), False)])
+def test_a_tenant_without_a_ceiling_is_told_that_its_priorities_are_capped(run, option, is_said):
+    status, _, err = run("tenants", "create", "acme", *option)
+    assert (status, "capped at 0" in err) == (0, is_said)
+
+
+@pytest.mark.parametrize(
+    "change", [("revoke",), ("update", "--scope", "chat"), ("update", "--expires", NO_LONGER)]
+)
+def test_the_loss_of_the_last_admin_key_is_a_warning(run, answer, change):
+    ids = [
+        answer("keys", "create", "--quick", "--scope", scope)["id"]
+        for scope in ("admin", "admin", "chat")
+    ]
+    command, *options = change
+    said = [
+        "no key administers" in run("keys", command, each, *options)[2]
+        for each in (*ids[:2], ids[2])
+    ]
+    assert said == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        (None, "sqlite:///{place}"),
+        ("sqlite:///{place}.other", "sqlite:///{place}.other"),
+    ],
+)
+def test_a_new_key_is_said_to_be_in_its_store(run, place, monkeypatch, url, said):
+    if url is not None:
+        place.parent.mkdir(parents=True)
+        monkeypatch.setenv("STORE_URL", url.format(place=place))
+    _, _, err = run("keys", "create", "--quick")
+    assert f"It is in the store {said.format(place=place)}," in err
+    monkeypatch.setenv("STORE_URL", "postgresql://user:secret@host/name")
+    assert key_store.name() == "postgresql://user:***@host/name"
+
+
+@pytest.mark.parametrize(
+    ("variables", "command", "needs"),
+    [
+        ({}, "triton-openai keys", "KEY_PEPPER"),
+        ({"STORE_URL": "sqlite:///mine.db"}, "STORE_URL=sqlite:///{here}/mine.db ", "KEY_PEPPER"),
+        ({"ARTIFACTS_DIR": "built"}, "STORE_URL=sqlite:///{here}/built/store.db ", "KEY_PEPPER"),
+        (
+            {"STORE_URL": "postgresql://user:secret@host/name"},
+            "triton-openai keys",
+            "KEY_PEPPER and STORE_URL",
+        ),
+    ],
+)
+def test_the_hint_for_a_key_is_a_whole_command_for_a_shell_with_the_pepper_alone(
+    place, monkeypatch, tmp_path, variables, command, needs
+):
+    monkeypatch.chdir(tmp_path)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    settings = key_store.settled(Settings())
+    shown = key_store.quick_key_command(settings)
+    assert command.format(here=tmp_path) in shown
+    assert "secret" not in shown
+    assert key_store.shell_needs(settings) == needs

@@ -130,6 +130,29 @@ def test_the_key_may_be_in_a_file_and_is_never_shown(succeeds, fails, proxy, mon
     assert proxy.admin not in repr(AdminClient("http://a", key=proxy.admin))
 
 
+CUT = httpx.RemoteProtocolError("Server disconnected without sending a response.")
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "hint"),
+    [
+        ("http://a", CUT, "is it https? "),
+        ("http://a", httpx.ReadError("reset"), "is it https? "),
+        ("https://a", CUT, ""),
+        ("http://a", httpx.ConnectError("refused"), ""),
+    ],
+)
+def test_a_wrong_scheme_is_asked_about(url, error, hint):
+    def fail(request: httpx.Request) -> httpx.Response:
+        raise error
+
+    proxy = AdminClient(url, transport=httpx.MockTransport(fail))
+    with pytest.raises(LaunchError) as raised:
+        proxy.call("GET", "/admin/v1/endpoints")
+    assert ("is it " in str(raised.value)) is bool(hint)
+    assert hint in str(raised.value)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
