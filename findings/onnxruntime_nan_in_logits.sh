@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Guess: ArgMax and TopK treat NaN alike wherever it stands: as the largest (numpy, torch), or as none.
-# Seen: NaN wins in the first place and is ignored in any other, so a row of logits with one NaN yields token
-# 0 or looks healthy, by position; TopK returns 1 and NaN of 1, NaN, 3, 2, and loses the 3.
+# Guess: ArgMax treats NaN alike wherever it stands: as the largest, as numpy and torch do, or as none.
+# Seen: in rows NaN wins in the first place and is ignored in any other, so a row of logits yields token 0 or
+# looks healthy, by position; in one dimension it wins everywhere. TopK of 1, NaN, 3, 2 loses the 3.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -16,22 +16,24 @@ from onnx import TensorProto, helper
 
 
 def run(operator, inputs, **outputs):
-    node = helper.make_node(operator, list(inputs), list(outputs))
-    kinds = [helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for k, v in inputs.items()]
-    results = [helper.make_tensor_value_info(name, kind, None) for name, kind in outputs.items()]
-    graph = helper.make_graph([node], "graph", kinds, results)
+    attributes = {"axis": inputs["x"].ndim - 1}
+    node = helper.make_node(operator, list(inputs), list(outputs), **attributes)
+    kinds = {name: helper.np_dtype_to_tensor_dtype(array.dtype) for name, array in inputs.items()}
+    takes = [helper.make_tensor_value_info(name, kinds[name], inputs[name].shape) for name in inputs]
+    gives = [helper.make_tensor_value_info(name, kind, None) for name, kind in outputs.items()]
+    graph = helper.make_graph([node], "graph", takes, gives)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     return [array.ravel().tolist() for array in session.run(None, inputs)]
 
 
-nan = float("nan")
 seen = []
-for row in ([nan, 1, 2, 5], [1, nan, 2, 5]):
-    seen.append(run("ArgMax", {"x": np.array(row, np.float32)}, index=TensorProto.INT64)[0])
-    print("onnxruntime", onnxruntime.__version__, "ArgMax of", row, "is", seen[-1])
-inputs = {"x": np.array([1, nan, 3, 2], np.float32), "k": np.array([2])}
+first, second = np.array([[np.nan, 1, 2, 5], [1, np.nan, 2, 5]], np.float32)
+for array in (first[None], second[None], first, second):
+    seen += run("ArgMax", {"x": array}, index=TensorProto.INT64)
+    print("onnxruntime", onnxruntime.__version__, "ArgMax of", array.tolist(), "is", seen[-1])
+inputs = {"x": np.array([1, np.nan, 3, 2], np.float32), "k": np.array([2])}
 seen.append(run("TopK", inputs, values=TensorProto.FLOAT, indices=TensorProto.INT64)[1])
-print("TopK 2 of", inputs["x"].tolist(), "has the indices", seen[-1])
-sys.exit(seen != [[0], [3], [0, 1]])
+print("the indices of TopK 2 of", inputs["x"].tolist(), "are", seen[-1])
+sys.exit(seen != [[0], [3], [0], [1], [0, 1]])
 PYTHON
