@@ -7,7 +7,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 for version in 2.61.0 2.73.0; do
-  "${PYTHON:-python3}" -m pip install --quiet --target "$version" "tritonclient[grpc]==$version" ml_dtypes==0.5.4 2>pip.log || { cat pip.log; exit 2; }
+  "${PYTHON:-python3}" -m pip install --quiet --no-compile --target "$version" "tritonclient[grpc]==$version" ml_dtypes==0.5.4 2>pip.log || { cat pip.log; exit 2; }
 done
 cat >set_input.py <<'PYTHON'
 from importlib.metadata import version
