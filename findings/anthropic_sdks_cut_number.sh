@@ -6,7 +6,9 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
-"${PYTHON:-python3}" -m pip install --quiet --no-compile --target packages anthropic==2.14.0 2>pip.log || { cat pip.log; exit 2; }
+"${PYTHON:-python3}" -m pip install --quiet --no-compile --target packages \
+  anthropic==2.14.0 \
+  2>pip.log || { cat pip.log; exit 2; }
 npm install --silent --no-fund --no-audit @anthropic-ai/sdk@1.14.0 >npm.log 2>&1 || { cat npm.log; exit 2; }
 cat >client.mjs <<'JS'
 import Anthropic from "@anthropic-ai/sdk";

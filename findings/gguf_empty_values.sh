@@ -6,7 +6,9 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
-"${PYTHON:-python3}" -m pip install --quiet --no-compile --target packages --no-deps gguf==0.19.0 numpy==1.26.4 tqdm==4.70.1 pyyaml==6.0.3 requests==2.34.2 2>pip.log || { cat pip.log; exit 2; }
+"${PYTHON:-python3}" -m pip install --quiet --no-compile --target packages \
+  --no-deps gguf==0.19.0 numpy==1.26.4 tqdm==4.70.1 pyyaml==6.0.3 requests==2.34.2 \
+  2>pip.log || { cat pip.log; exit 2; }
 PYTHONPATH=packages "${PYTHON:-python3}" - <<'PYTHON'
 import sys
 from importlib.metadata import version

@@ -8,7 +8,8 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 install() { "${PYTHON:-python3}" -m pip install --quiet --no-compile --no-deps --target "$@" 2>pip.log || { cat pip.log; exit 2; }; }
-install packages llguidance==1.9.1 apache-tvm-ffi==0.1.15.post2 numpy==1.26.4 pydantic==2.14.3 pydantic-core==2.50.4 typing-inspection==0.4.5 typing-extensions==4.16.0 annotated-types==0.8.0
+install packages llguidance==1.9.1 apache-tvm-ffi==0.1.15.post2 numpy==1.26.4 \
+  pydantic==2.14.3 pydantic-core==2.50.4 typing-inspection==0.4.5 typing-extensions==4.16.0 annotated-types==0.8.0
 install old xgrammar==0.2.8
 install new xgrammar==0.2.9
 cat >forced.py <<'PYTHON'

@@ -7,7 +7,11 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
-"${PYTHON:-python3}" -m pip install --quiet --no-compile --target packages --no-deps huggingface-hub==2.4.0 tqdm==4.70.1 filelock==4.1.0 packaging==26.3 pyyaml==6.0.3 typing-extensions==4.16.0 requests==2.34.2 httpx==0.28.1 httpcore==1.0.9 anyio==4.16.0 sniffio==1.3.1 h11==0.16.0 idna==3.20 certifi==2026.10.18 fsspec==2026.9.0 2>pip.log || { cat pip.log; exit 2; }
+"${PYTHON:-python3}" -m pip install --quiet --no-compile --target packages \
+  --no-deps huggingface-hub==2.4.0 tqdm==4.70.1 filelock==4.1.0 packaging==26.3 pyyaml==6.0.3 \
+  typing-extensions==4.16.0 requests==2.34.2 httpx==0.28.1 httpcore==1.0.9 anyio==4.16.0 sniffio==1.3.1 \
+  h11==0.16.0 idna==3.20 certifi==2026.10.18 fsspec==2026.9.0 \
+  2>pip.log || { cat pip.log; exit 2; }
 PYTHONPATH=packages "${PYTHON:-python3}" - <<'PYTHON'
 import sys
 from importlib.metadata import version

@@ -6,7 +6,10 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
-"${PYTHON:-python3}" -m pip install --quiet --no-compile --target packages --no-deps onnxruntime==1.31.1 onnx==1.23.2 numpy==1.26.4 ml_dtypes==0.5.4 protobuf==6.33.5 flatbuffers==25.12.19 packaging==26.3 typing-extensions==4.16.0 2>pip.log || { cat pip.log; exit 2; }
+"${PYTHON:-python3}" -m pip install --quiet --no-compile --target packages \
+  --no-deps onnxruntime==1.31.1 onnx==1.23.2 numpy==1.26.4 ml_dtypes==0.5.4 protobuf==6.33.5 \
+  flatbuffers==25.12.19 packaging==26.3 typing-extensions==4.16.0 \
+  2>pip.log || { cat pip.log; exit 2; }
 PYTHONPATH=packages "${PYTHON:-python3}" - <<'PYTHON'
 import sys
 

@@ -7,7 +7,9 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
-"${PYTHON:-python3}" -m pip install --quiet --no-compile --target packages openai==3.57.0 2>pip.log || { cat pip.log; exit 2; }
+"${PYTHON:-python3}" -m pip install --quiet --no-compile --target packages \
+  openai==3.57.0 \
+  2>pip.log || { cat pip.log; exit 2; }
 npm install --silent --no-fund --no-audit openai@7.59.0 >npm.log 2>&1 || { cat npm.log; exit 2; }
 cat >client.mjs <<'JS'
 import OpenAI from "openai";

@@ -5,7 +5,9 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
-"${PYTHON:-python3}" -m pip install --quiet --no-compile --target packages --no-deps safetensors==0.8.0 numpy==1.26.4 2>pip.log || { cat pip.log; exit 2; }
+"${PYTHON:-python3}" -m pip install --quiet --no-compile --target packages \
+  --no-deps safetensors==0.8.0 numpy==1.26.4 \
+  2>pip.log || { cat pip.log; exit 2; }
 PYTHONPATH=packages "${PYTHON:-python3}" - <<'PYTHON'
 import sys
 

@@ -7,7 +7,9 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
-"${PYTHON:-python3}" -m pip install --quiet --no-compile --target packages --no-deps uvicorn==0.54.0 httptools==0.9.0 h11==0.16.0 click==8.5.1 2>pip.log || { cat pip.log; exit 2; }
+"${PYTHON:-python3}" -m pip install --quiet --no-compile --target packages \
+  --no-deps uvicorn==0.54.0 httptools==0.9.0 h11==0.16.0 click==8.5.1 \
+  2>pip.log || { cat pip.log; exit 2; }
 PYTHONPATH=packages "${PYTHON:-python3}" - <<'PYTHON'
 import asyncio
 import socket

@@ -6,7 +6,10 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
-"${PYTHON:-python3}" -m pip install --quiet --no-compile --target packages --no-deps xgrammar==0.2.9 apache-tvm-ffi==0.1.15.post2 numpy==1.26.4 pydantic==2.14.3 pydantic-core==2.50.4 typing-inspection==0.4.5 typing-extensions==4.16.0 annotated-types==0.8.0 2>pip.log || { cat pip.log; exit 2; }
+"${PYTHON:-python3}" -m pip install --quiet --no-compile --target packages \
+  --no-deps xgrammar==0.2.9 apache-tvm-ffi==0.1.15.post2 numpy==1.26.4 pydantic==2.14.3 pydantic-core==2.50.4 \
+  typing-inspection==0.4.5 typing-extensions==4.16.0 annotated-types==0.8.0 \
+  2>pip.log || { cat pip.log; exit 2; }
 PYTHONPATH=packages "${PYTHON:-python3}" - <<'PYTHON'
 import json
 import sys
