@@ -31,7 +31,7 @@ DEV := $(VENV)/.dev
 # Tests start hundreds of processes: without compiled bytecode each compiles all modules first.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: serve help build build-tools doctor check test-fast test test-long soak mutants fuzz hostile siege schemas train-demo eval-demo bench bench-ttft bench-transport bench-engine bench-cpu lock-hashes sbom docs doc-tables clean
+.PHONY: serve help build build-tools doctor check test-fast test test-long soak mutants fuzz hostile siege schemas train-demo eval-demo bench bench-ttft bench-transport bench-engine bench-cpu lock-hashes sbom findings docs doc-tables clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
@@ -165,6 +165,15 @@ SBOM ?= artifacts/sbom.cdx.json
 
 sbom: $(DEV)
 	@$(RUN) supply_chain.sbom "$(SBOM)"
+
+# What outside software does that nobody would guess: runs each script of findings/, which installs what
+# it runs, and says which of them no longer see what they describe. Minutes; needs npm, too.
+findings:
+	@changed=; for script in findings/*.sh; do \
+	  echo "[findings] $$script"; \
+	  PYTHON="$(or $(PYTHON),python3)" "$$script" || changed="$$changed $$script"; \
+	done; \
+	if [ -n "$$changed" ]; then echo "[findings] changed, or not installed:$$changed" >&2; exit 1; fi
 
 # The site of README and docs/, in artifacts/site; a broken link ends it with an error. Its tools have
 # an environment of their own, which needs only Python 3.10 or later.

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Guess: a number between bounds may have any digits, or is refused where the bounds are too fine.
+# Seen: bounds are rounded to six decimals. From 1e-7 to 5e-7 compiles, and allows no number at all; from
+# 0 to 1 allows no seventh decimal and no exponent, though without bounds both are allowed.
+set -euo pipefail
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+"${PYTHON:-python3}" -m pip install --quiet --no-compile --target packages \
+  --no-deps xgrammar==0.2.9 apache-tvm-ffi==0.1.15.post2 numpy==1.26.4 pydantic==2.14.3 pydantic-core==2.50.4 \
+  typing-inspection==0.4.5 typing-extensions==4.16.0 annotated-types==0.8.0 \
+  2>pip.log || { cat pip.log; exit 2; }
+PYTHONPATH=packages "${PYTHON:-python3}" - <<'PYTHON'
+import json
+import sys
+from importlib.metadata import version
+from types import ModuleType
+
+
+class Absent(ModuleType):
+    """Stands for a package of which xgrammar needs only names when it is imported."""
+
+    __path__ = ()
+
+    def __getattr__(self, name):
+        return type(name, (), {"__init__": lambda *_, **__: None})
+
+
+sys.modules["torch"] = None
+import tvm_ffi
+
+sys.modules |= {name: Absent(name) for name in ("torch", "transformers")}
+import xgrammar
+
+vocabulary = [bytes([byte]) for byte in range(256)] + [b"</s>"]
+compiler = xgrammar.GrammarCompiler(xgrammar.TokenizerInfo(vocabulary, stop_token_ids=[256]))
+
+
+def allows(schema, text):
+    matcher = xgrammar.GrammarMatcher(compiler.compile_json_schema(json.dumps(schema)))
+    return matcher.accept_string(text) and matcher.accept_token(256)
+
+
+print("xgrammar", version("xgrammar"))
+
+free, unit = {"type": "number"}, {"type": "number", "minimum": 0, "maximum": 1}
+fine = {"type": "number", "minimum": 1e-7, "maximum": 5e-7}
+seen = [[allows(schema, text) for text in ("0.123456", "0.1234567", "1e-1", "0.0000002", "2e-7", "0")] for schema in (free, unit, fine)]
+print(*seen, sep="\n")
+sys.exit(seen != [[True] * 6, [True, False, False, False, False, True], [False] * 6])
+PYTHON
