@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
@@ -314,52 +314,79 @@ def _check_circles(schema: Any, field: str) -> None:
 
 def _check_ends(schema: Any, field: str) -> None:
     """Refuses a schema whose values would each contain a further one of it, without an end."""
-    references = References(schema)
-    waiting = {id(one): one for one, _ in _inside_out(schema)}
-
-    def has_end(one: Any) -> bool:
-        return id(one) not in waiting
-
-    def can_end(one: Schema) -> bool:
-        if "const" in one or "enum" in one:
-            return True
-        unions = (one[name] for name in ("anyOf", "oneOf") if name in one)
-        return (
-            all(map(has_end, [*references.targets(one), *one.get("allOf", ())]))
-            and all(any(map(has_end, union)) for union in unions)
-            and _can_have(one, has_end)
-        )
-
-    is_shorter = True
-    while is_shorter:
-        before = len(waiting)
-        for key, one in [*waiting.items()]:
-            if can_end(one):
-                del waiting[key]
-        is_shorter = len(waiting) < before
-    if waiting:
+    references, graph = References(schema), _Ends(one for one, _ in _inside_out(schema))
+    for one in graph.schemas.values():
+        parts: list[int | None] = []
+        if "const" not in one and "enum" not in one:
+            parts += map(graph.part, [*references.targets(one), *one.get("allOf", ())])
+            unions = (one[name] for name in ("anyOf", "oneOf") if name in one)
+            parts += [graph.need(1, map(graph.part, union)) for union in unions]
+            parts.append(_value(one, graph))
+        graph.need(len(parts), parts, id(one))
+    if graph.has_endless():
         raise _invalid(field, "it describes a value that contains itself, without an end")
 
 
-def _can_have(one: Schema, has_end: Callable[[Any], bool]) -> bool:
-    """Whether a value of one of its types ends, where the given schemas do."""
+class _Ends:
+    """Which schemas' values can end: each needs some of its parts to end, so it is looked at once
+    for each of them. A part is a schema's id, or that of a need inside it; None ends anyway.
+    """
+
+    def __init__(self, schemas: Iterable[Schema]) -> None:
+        self.schemas = {id(one): one for one in schemas}
+        self._missing: dict[int, int] = {}
+        self._above: dict[int, list[int]] = {}
+
+    def part(self, schema: Any) -> int | None:
+        return id(schema) if id(schema) in self.schemas else None
+
+    def need(self, count: int, parts: Iterable[int | None], of: int | None = None) -> int | None:
+        """What ends as soon as so many of the parts do. of: the schema's id, if it is one's."""
+        found = [*parts]
+        waits = [one for one in found if one is not None]
+        count -= len(found) - len(waits)
+        if count <= 0 and of is None:
+            return None
+        key = -len(self._missing) - 1 if of is None else of
+        self._missing[key] = count
+        for one in waits:
+            self._above.setdefault(one, []).append(key)
+        return key
+
+    def has_endless(self) -> bool:
+        ended = [key for key, count in self._missing.items() if count <= 0]
+        while ended:
+            for key in self._above.get(ended.pop(), ()):
+                self._missing[key] -= 1
+                if self._missing[key] == 0:
+                    ended.append(key)
+        return any(self._missing[key] > 0 for key in self.schemas)
+
+
+def _value(one: Schema, graph: _Ends) -> int | None:
+    """The need of a value of one of the schema's types."""
+    part, need = graph.part, graph.need
     listed = one.get("properties", {})
     first = one.get("prefixItems", ())
     named = one.get("type", "object" if listed else "array" if first or "items" in one else "null")
     types = {named} if isinstance(named, str) else set(named)
     if types - {"object", "array"}:
-        return True
-    if "object" in types and all(has_end(listed.get(name)) for name in one.get("required", ())):
-        more = one.get("additionalProperties", one.get("unevaluatedProperties", False))
-        has_more = "patternProperties" in one or (more is not False and has_end(more))
-        if has_more or sum(map(has_end, listed.values())) >= one.get("minProperties", 0):
-            return True
-    least = one.get("minItems", 0)
-    return (
-        "array" in types
-        and all(map(has_end, first[:least]))
-        and (least <= len(first) or has_end(one.get("items", one.get("unevaluatedItems"))))
-    )
+        return None
+    ways = []
+    if "object" in types:
+        parts = [part(listed.get(name)) for name in one.get("required", ())]
+        if "patternProperties" not in one:
+            enough = [need(one.get("minProperties", 0), map(part, listed.values()))]
+            more = one.get("additionalProperties", one.get("unevaluatedProperties", False))
+            enough += [part(more)] if more is not False else []
+            parts.append(need(1, enough))
+        ways.append(need(len(parts), parts))
+    if "array" in types:
+        least = one.get("minItems", 0)
+        parts = [*map(part, first[:least])]
+        parts += [part(one.get("items", one.get("unevaluatedItems")))] if least > len(first) else []
+        ways.append(need(len(parts), parts))
+    return need(1, ways)
 
 
 DECIMALS = 6  # of a number in a range, in the engine's grammar

@@ -36,6 +36,13 @@ def object_with(n: int) -> dict:
     return {"type": "object", "properties": {"k": {"const": n}}, "required": ["k"]}
 
 
+def link(at: int, last: int) -> dict:
+    """Of a chain that can be followed both ways; a value of it ends because one of `0` does."""
+    names = {"next": min(at + 1, last), "before": max(at - 1, 0)}
+    listed = {name: {"$ref": f"#/$defs/{number}"} for name, number in names.items()}
+    return {"type": "object", "properties": listed, "required": ["before"] if at else []}
+
+
 GRAMMARS: dict[str, Callable[[int], str]] = {
     "newlines": lambda n: "\n" * n,
     "blank lines": lambda n: " \n" * n,
@@ -65,6 +72,17 @@ SCHEMAS: dict[str, Callable[[int], dict]] = {
         "$ref": "#/$defs/0",
         "$defs": {str(i): {"$ref": f"#/$defs/{i + 1}"} for i in range(n // 16)}
         | {str(n // 16): {}},
+    },
+    "a chain both ways": lambda n: {
+        "$ref": "#/$defs/0",
+        "$defs": {str(i): link(i, n // 64) for i in range(n // 64 + 1)},
+    },
+    "a chain both ways, and all of its links": lambda n: {
+        "type": "object",
+        "properties": {f"p{i}": {"$ref": f"#/$defs/{i}"} for i in range(n // 64 + 1)},
+        "required": [f"p{i}" for i in range(n // 64 + 1)],
+        "$defs": {str(i): link(i, n // 64) for i in range(n // 64)}
+        | {str(n // 64): {"anyOf": [{"$ref": "#"}, {"type": "null"}]}},
     },
     "references to one": lambda n: {
         "$defs": {"a": {"anyOf": [{"const": i} for i in range(n // 32)]}},
