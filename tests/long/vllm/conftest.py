@@ -64,15 +64,17 @@ def interpreter() -> Path:
 
 
 @pytest.fixture(scope="session")
-def real(start: Start, interpreter: Path) -> RealVllm:
+def real(start_shared: Start, interpreter: Path) -> RealVllm:
     lora = FOLDER / "lora"
     maker = Path(server.__file__).with_name("adapter.py")
     subprocess.run([sys.executable, str(maker), str(lora)], check=True)
     server.write(FOLDER, lora)
-    triton = start(module="tests.long.vllm.server", ARTIFACTS_DIR=FOLDER, VLLM_PYTHON=interpreter)
+    triton = start_shared(
+        module="tests.long.vllm.server", ARTIFACTS_DIR=FOLDER, VLLM_PYTHON=interpreter
+    )
     models = FOLDER / "served.yaml"
     models.write_text(yaml.safe_dump({"models": ENTRIES}))
-    proxy = start(
+    proxy = start_shared(
         "proxy",
         ARTIFACTS_DIR=FOLDER,
         MODELS_FILE=models,
@@ -95,24 +97,24 @@ def client(real: RealVllm) -> Iterator[openai.OpenAI]:
 
 
 @pytest.fixture(scope="session")
-def ours(start: Start, interpreter: Path) -> Stack:
+def ours(start_shared: Start, interpreter: Path) -> Stack:
     path = own.models_file(interpreter)
-    stack = start("serve", MODELS_FILE=path, ARTIFACTS_DIR=own.FOLDER, **own.ENVIRONMENT)
+    stack = start_shared("serve", MODELS_FILE=path, ARTIFACTS_DIR=own.FOLDER, **own.ENVIRONMENT)
     stack.wait_ready(within_s=own.START_S)
     return stack
 
 
 @pytest.fixture(scope="session")
-def pair(start: Start, ours: Stack) -> Pair:
+def pair(start_shared: Start, ours: Stack) -> Pair:
     """The tritonserver of `ours`, and a second one."""
     second = own.FOLDER / "second"  # each start writes its folder; both have the same build
     for name in (own.VLLM, own.ONNX):
         shutil.rmtree(second / name, ignore_errors=True)
         shutil.copytree(own.FOLDER / name, second / name, symlinks=True)
     file = own.FOLDER / "models.yaml"
-    other = start("triton", MODELS_FILE=file, ARTIFACTS_DIR=second, **own.ENVIRONMENT)
+    other = start_shared("triton", MODELS_FILE=file, ARTIFACTS_DIR=second, **own.ENVIRONMENT)
     pool = ",".join(f"grpc://{own.address_of(one)}" for one in (ours, other))
-    proxy = start(
+    proxy = start_shared(
         "proxy",
         API_KEY=KEY,
         MODELS_FILE=None,

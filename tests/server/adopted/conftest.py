@@ -98,8 +98,8 @@ def started(start: Start, **settings: object) -> Adopted:
 
 
 @pytest.fixture(scope="session")
-def adopted(start: Start) -> Adopted:
-    return started(start)
+def adopted(start_shared: Start) -> Adopted:
+    return started(start_shared)
 
 
 @pytest.fixture

@@ -35,16 +35,16 @@ def place() -> Callable[[], dict[str, object]]:
     return settings
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def new_triton(start: Start, place: Callable[[], dict[str, object]]) -> Callable[[], Stack]:
     """Starts one more tritonserver, and does not wait for it: see `are_ready`."""
     return lambda: start("triton", **place())
 
 
 @pytest.fixture(scope="session")
-def tritons(new_triton: Callable[[], Stack]) -> tuple[Stack, ...]:
+def tritons(start_shared: Start, place: Callable[[], dict[str, object]]) -> tuple[Stack, ...]:
     """Three, which all tests of this folder share: one worker runs them all."""
-    started = tuple(new_triton() for _ in range(3))
+    started = tuple(start_shared("triton", **place()) for _ in range(3))
     are_ready(*started)
     return started
 
@@ -68,7 +68,7 @@ def listed(one: Stack) -> str:
     return f"{address(one)}?metrics={one.triton_metrics_port}"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def proxy_of(start: Start) -> Callable[..., Stack]:
     """Starts a proxy with a key of operators."""
 
