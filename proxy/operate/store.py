@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
+import re
 import shutil
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -171,9 +172,8 @@ def use(work: Callable[[Store], Awaitable[T]]) -> T:
 
 def name() -> str:
     """The address of the store that commands use, without its password."""
-    from sqlalchemy import make_url
-
-    return str(make_url(secret_value(settled(Settings()).store_url) or ""))
+    url = secret_value(settled(Settings()).store_url) or ""
+    return re.sub(r"^(\w+://[^/:]*):[^/]*@", r"\1:***@", url)
 
 
 def actor() -> str:
