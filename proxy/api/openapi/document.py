@@ -1,7 +1,7 @@
 """The OpenAPI document: what FastAPI generates from the routes, and what FastAPI cannot know.
 
-That is what the layers around the routes add to each of them, limits of settings and models, rules
-between fields, and examples composed of those of single fields.
+That is what the layers around the routes add to each of them, limits of settings and models, and
+examples composed of those of single fields.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from starlette.routing import BaseRoute
 from proxy import __version__
 from proxy.api.anthropic.answer_bodies import MessageError, MessageEvent
 from proxy.api.http.route_scopes import MESSAGES, RETURN_SECRETS, Open, RouteScopes
-from proxy.api.openai import field_rules
 from proxy.api.openai.answer_bodies import (
     ChatCompletionChunk,
     TextCompletionChunk,
@@ -94,7 +93,6 @@ def cached_document(
         found = orjson.loads(of_routes())
         schemas = found["components"]["schemas"]
         _describe(schemas)
-        field_rules.add(schemas)
         add_bounds(schemas, limits, sizes)
         return orjson.dumps(found)
 
@@ -102,7 +100,7 @@ def cached_document(
 
 
 def document(routes: Sequence[BaseRoute], scopes: RouteScopes | None) -> Json:
-    """The document without limits and rules of OpenAI's bodies.
+    """The document without limits of OpenAI's bodies.
 
     It takes tenths of a second, in steps of a few milliseconds: FastAPI checks each document that
     it makes in one step, which holds up all threads. So it makes one of each router.

@@ -234,6 +234,20 @@ def test_the_limits_and_the_models_sizes_are_told(serve):
         assert (status == 200) is is_valid
 
 
+def test_a_prompt_or_messages_are_tokenized_as_the_schema_says(serve):
+    client, own = open_document(serve, ScriptedEngine())
+    body, hi = own.component("TokenizeBody"), CHAT["messages"]
+    for given, is_valid in (
+        ({"prompt": "a"}, True),
+        ({"messages": hi, "prompt": None}, True),
+        ({"messages": hi, "prompt": "a"}, False),
+        ({"prompt": None}, False),
+        ({}, False),
+    ):
+        assert body.is_valid(given) is is_valid, given
+        assert (client.post("/tokenize", json=given).status_code == 200) is is_valid, given
+
+
 def test_no_two_bodies_have_the_same_name():
     names = [kind.__name__ for kind in subclasses(RequestBody)]
     assert len(names) == len(set(names))
