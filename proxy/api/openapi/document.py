@@ -29,6 +29,7 @@ from proxy.api.openai.answer_bodies import (
 from proxy.api.openai.field_types import whole
 from proxy.api.openai.request_builder import FieldLimits
 from proxy.api.openapi.responses import (
+    COMPONENTS,
     JSON,
     ErrorBody,
     Json,
@@ -63,14 +64,6 @@ INT64_MAX = 2**63 - 1  # FastAPI makes bounds floats, which round it up
 OF_ALL = (404, 405, 414, 421, 431, 500)  # no such route or model, wrong method or host, a bug
 OF_CALLERS = (401, 403, 503)  # of routes that need a caller
 OF_KEYED = (409, 410, 429, 503)  # of POST routes, which take an Idempotency-Key
-OF_ANSWERED_AGAIN = ("idempotent-replayed", "x-original-request-id", "idempotency-unavailable")
-
-
-@cache
-def _shipped() -> Json:
-    """Headers of answers, the parameters of Idempotency-Keys, and the forms of API keys."""
-    found: Json = orjson.loads((resources.files(__package__) / "components.json").read_bytes())
-    return found
 
 
 def cached_document(
@@ -125,7 +118,7 @@ def document(routes: Sequence[BaseRoute], scopes: RouteScopes | None) -> Json:
     for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own, which we never send
         schemas.pop(name, None)
     _correct([made["paths"], schemas])
-    made["components"] = {"schemas": dict(sorted(schemas.items())), **_shipped()}
+    made["components"] = {"schemas": dict(sorted(schemas.items())), **COMPONENTS}
     keys = made["components"]["securitySchemes"]
     if scopes is None:
         del made["components"]["securitySchemes"]
@@ -136,6 +129,7 @@ def document(routes: Sequence[BaseRoute], scopes: RouteScopes | None) -> Json:
             _add_layers(operation, is_open=is_open, is_keyed=is_keyed)
             if path.startswith(MESSAGES):
                 for status, response in operation["responses"].items():
+                    response["headers"] |= header_references("messages")
                     if int(status) >= 400:
                         response["content"] = {JSON: {"schema": reference(MessageError)}}
             if scopes is not None and not is_open:
@@ -160,10 +154,13 @@ def _add_layers(operation: Json, *, is_open: bool, is_keyed: bool) -> None:
             (one["schema"],) = _without_null(one["schema"])
     if is_keyed:
         references = (
-            {"$ref": f"#/components/parameters/{name}"} for name in _shipped()["parameters"]
+            {"$ref": f"#/components/parameters/{name}"} for name in COMPONENTS["parameters"]
         )
         operation["parameters"] = [*parameters, *references]
-        responses["200"]["headers"] |= header_references(*OF_ANSWERED_AGAIN)
+        responses["200"]["headers"] |= header_references("key")
+    if not is_open:  # other answers have them as well, which would double the document
+        for status in responses.keys() & {"200", "429"}:
+            responses[status]["headers"] |= header_references("limits")
 
 
 def _without_null(schema: Json) -> Iterator[Json]:

@@ -18,7 +18,6 @@ from proxy.api.openai.request_builder import FieldLimits
 from proxy.api.openapi.responses import (
     EVENTS,
     GENERATION,
-    GENERATION_HEADERS,
     JSON,
     Json,
     Responses,
@@ -47,7 +46,7 @@ SERVER_SENT = events(PlainChunk, CHUNKS[:-1])  # it ends with `[DONE]`
 
 
 def _answers(model: type[BaseModel] | None, content: Json | None = None) -> Responses:
-    return answers(model, *GENERATION, headers=GENERATION_HEADERS, content=content)
+    return answers(model, *GENERATION, generates=True, content=content)
 
 
 def routes(
