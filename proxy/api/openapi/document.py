@@ -254,8 +254,6 @@ def add_bounds(schemas: Json, limits: FieldLimits, sizes: ModelSizes | None) -> 
     for name in ("ChatCompletionBody", "CompletionBody"):
         _bound_generation(schemas[name]["properties"], limits)
     _bound_choices(schemas["CompletionBody"]["properties"], limits)
-    stops = schemas["MessagesBody"]["properties"]["stop_sequences"]
-    _bound(stops, "array", maxItems=limits.stops)
     if sizes is not None:
         tokens = schemas["DetokenizeBody"]["properties"]["tokens"]
         _bound(tokens, "array", maxItems=sizes.context)
@@ -274,14 +272,6 @@ def _bound_ids(schema: Json, sizes: ModelSizes) -> None:
 
 
 def _bound_generation(properties: Json, limits: FieldLimits) -> None:
-    for name, most in (
-        ("stop", limits.stops),
-        ("stop_token_ids", limits.stops),
-        ("bad_words", limits.logit_bias),
-        ("allowed_token_ids", limits.allowed_token_ids),
-    ):
-        _bound(properties[name], "array", maxItems=most)
-    _bound(properties["logit_bias"], "object", maxProperties=limits.logit_bias)
     _bound(properties["n"], "integer", maximum=limits.choices)
     for form in properties["service_tier"]["anyOf"]:
         if "enum" in form:

@@ -14,7 +14,6 @@ from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.own_headers import TAKES_HEADER, with_patience
 from proxy.api.http.typed_route import typed_router
-from proxy.api.openai.request_builder import FieldLimits
 from proxy.api.openapi.responses import (
     EVENTS,
     GENERATION,
@@ -49,13 +48,10 @@ def _answers(model: type[BaseModel] | None, content: Json | None = None) -> Resp
     return answers(model, *GENERATION, generates=True, content=content)
 
 
-def routes(
-    answerer: Answers, models: Registry, limits: FieldLimits, *, bodies: BodyReader
-) -> APIRouter:
+def routes(answerer: Answers, models: Registry, *, bodies: BodyReader) -> APIRouter:
     router = typed_router(bodies, "/chat", tag="plain")
 
     def exchange(http: Request, body: PlainChatBody, *, sends_done: bool = True) -> Exchange:
-        limits.check_chat(body.messages, None)
         served = models.serving(body.model)
         request = with_patience(plain_chat.to_domain(body, served, caller_name(http.scope)))
         return Exchange(request, served.card, PlainRenderer(request, sends_done=sends_done))
