@@ -339,7 +339,7 @@ def compose(
         messages_routes.routes(
             answers, registry, field_limits, examiner, service, called_tokenizer, bodies=bodies
         ),
-        plain_routes.routes(answers, registry, field_limits, bodies=bodies),
+        plain_routes.routes(answers, registry, bodies=bodies),
         tokens_routes.routes(service, called_tokenizer, registry, field_limits, bodies=bodies),
     ]
     if store is not None:

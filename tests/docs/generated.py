@@ -14,6 +14,7 @@ from typing import Any
 
 import typer
 
+from proxy.api.openapi.responses import HEADERS, Header
 from proxy.cli import ACCOUNTS, RUNNING, START, app
 from proxy.models.registry import ModelInfo
 from proxy.telemetry.endpoint_metrics import EndpointMetrics
@@ -38,6 +39,13 @@ LEVELS = {
     "demo_model": "The demo model",
     "bench": "The benchmarks' own tests",
     "long": "Long: `make test-long`",
+}
+# Which answers have a header, where it is no status.
+WHERE = {
+    "limits": "every answer to a caller with limits",
+    "generation": "an answer that a model gave",
+    "key": "an answer to a request with an `Idempotency-Key`",
+    "messages": "every answer of `/v1/messages`",
 }
 MARKS = re.compile(r"([\\*_\[\]<>|`])")
 
@@ -155,6 +163,22 @@ def _option(parameter: Any) -> tuple[str, str]:
     return names, meaning + (f" Default: `{default}`." if default else "")
 
 
+def headers() -> str:
+    intro = (
+        "The headers of answers, except for those that HTTP itself needs. Pages of `CORS_ORIGINS`\n"
+        "may read all but the last two. Requests have [their own](../api.md#ids-and-traces)."
+    )
+    head = ("header", "of", "meaning")
+    rows = ((f"`{name}`", _of(each), cell(each.description)) for name, each in HEADERS.items())
+    title = HEAD.format("proxy/api/openapi/components.json", "Headers", intro)
+    return f"{title}\n{table(head, *rows)}"
+
+
+def _of(header: Header) -> str:
+    """The answers that have it, in words."""
+    return ", ".join(WHERE.get(of, of) for of in header.of)
+
+
 def verification() -> str:
     intro = (
         "Each test file, with the first sentence of its docstring. No test here runs on a GPU: what"
@@ -217,6 +241,7 @@ def _status(status: int) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "commands.md": commands,
     "metrics.md": metrics,
+    "headers.md": headers,
     "verification.md": verification,
     "attacks.md": attacks,
 }

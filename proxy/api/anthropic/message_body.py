@@ -26,6 +26,7 @@ from proxy.api.anthropic.tool_bodies import AnyTool, CustomTool, ToolName, offer
 from proxy.api.http.validation_errors import FieldError
 from proxy.api.openai.field_types import (
     INT32_MAX,
+    MOST_STOPS,
     AtMostMessages,
     AtMostTools,
     Label,
@@ -273,7 +274,7 @@ class MessagesBody(CountTokensBody):
     """
 
     max_tokens: TokenLimit
-    stop_sequences: ListOf[StopString] | None = None
+    stop_sequences: Annotated[ListOf[StopString] | None, MOST_STOPS] = None
     stream: bool | None = None
     temperature: Annotated[float, Field(ge=0, le=1)] | None = None
     top_p: Probability | None = None

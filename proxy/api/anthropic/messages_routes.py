@@ -26,7 +26,6 @@ from proxy.api.openapi.responses import (
     BODY,
     EVENTS,
     GENERATION,
-    GENERATION_HEADERS,
     answers,
     named_events,
     requests,
@@ -41,7 +40,7 @@ from proxy.models.registry import Registry
 MESSAGE = answers(
     MessageAnswer,
     *GENERATION,
-    headers=GENERATION_HEADERS,
+    generates=True,
     content={EVENTS: named_events(MessageEvent, MessageError, stream("message"))},
 )
 MessageRequest = Annotated[MessagesBody, Body(openapi_examples=requests("message"))]

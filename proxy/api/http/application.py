@@ -30,7 +30,7 @@ from proxy.access.limits.caller_meters import Standings
 from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.access.start_gate import StartGate
 from proxy.api import errors
-from proxy.api.http import idempotency, own_headers
+from proxy.api.http import own_headers
 from proxy.api.http.authentication import ADMIT, Authentication
 from proxy.api.http.hosts import HostPolicy
 from proxy.api.http.idempotency import KEY_NAMES, Idempotency, IdempotencyParts
@@ -38,6 +38,7 @@ from proxy.api.http.recording import Recording
 from proxy.api.http.route_scopes import MESSAGES, Open, RouteScopes
 from proxy.api.http.typed_route import TypedRoute
 from proxy.api.openapi.document import NAME
+from proxy.api.openapi.responses import HEADERS
 from proxy.domain import identity
 from proxy.domain.errors import ErrorCode, Forbidden, ProxyError, in_short
 from proxy.domain.identity import ANYONE, ANYONE_BUT_ADMINS, Caller, current_caller
@@ -58,27 +59,7 @@ NO_ADMIN = (
     "Administration needs a key, and this server has none. Start it with KEY_PEPPER, a long random "
     "value: the first start makes an admin key. ADMIN=on opens it to everybody on this machine."
 )
-EXPOSED_HEADERS = (
-    *own_headers.LIMITS,
-    "x-request-id",
-    "request-id",
-    "x-request-trace",
-    "retry-after",
-    "retry-after-ms",
-    "x-should-retry",
-    "x-attempts",
-    "x-resends",
-    "x-continued",
-    "x-unenforced-keywords",
-    "x-fallback-from",
-    *own_headers.QUEUE,
-    "x-priority-class",
-    "x-priority-capped",
-    "x-max-tokens-clamped",
-    "x-dropped-tools",
-    *own_headers.LIFECYCLE,
-    *idempotency.EXPOSED,
-)
+EXPOSED_HEADERS = tuple(name for name, header in HEADERS.items() if header.is_exposed)
 
 
 class Application(FastAPI):

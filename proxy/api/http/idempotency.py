@@ -71,7 +71,6 @@ FORMATS: Mapping[str, StreamFormat] = {  # SSE for others
     "/v1/responses": RESPONSE_ERRORS,
     MESSAGES: MESSAGE_EVENTS,
 }
-EXPOSED = tuple(name.decode() for name in (REPLAYED, ORIGINAL_ID, UNAVAILABLE))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # the processes that parse bodies import this file
     from proxy.access.limits.caller_meters import Standings
 
 QUEUE = ("x-queue-position", "x-queue-wait")
-LIFECYCLE = ("deprecation", "sunset", "link")
 HEADER = "x-queue-timeout-ms"
 MOST_MS = 3_600_000
 _NAME = HEADER.encode()
@@ -133,22 +132,6 @@ def _of_lifecycle(lifecycle: Lifecycle) -> Iterator[tuple[str, str]]:
 
 def _midnight(day: date) -> datetime:
     return datetime(day.year, day.month, day.day, tzinfo=timezone.utc)
-
-
-LIMITS = (
-    "x-ratelimit-limit-requests",
-    "x-ratelimit-remaining-requests",
-    "x-ratelimit-reset-requests",
-    "x-ratelimit-limit-tokens",
-    "x-ratelimit-remaining-tokens",
-    "x-ratelimit-reset-tokens",
-    "x-ratelimit-limit",
-    "x-ratelimit-remaining",
-    "x-ratelimit-reset",
-    "x-ratelimit-exceeded",
-    "x-ratelimit-remaining-budget",
-    "x-ratelimit-remaining-monthly-tokens",
-)
 
 
 def limit_headers(standings: Standings) -> list[tuple[bytes, bytes]]:

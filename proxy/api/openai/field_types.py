@@ -206,6 +206,27 @@ class Only:
         return value
 
 
+class Most:
+    """The most elements of a list or an object, for the document; FieldLimits enforces it."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        schema = handler(core)
+        forms = [schema]
+        for form in forms:
+            forms += (*form.get("anyOf", ()), *form.get("oneOf", ()))
+            if form.get("type") in ("array", "object"):
+                form["maxItems" if form["type"] == "array" else "maxProperties"] = self.count
+        return schema
+
+
+MOST_STOPS = Most(16)
+
+
 def at_most(most: int, code: ErrorCode = ErrorCode.INVALID_PARAMETER) -> BeforeValidator:
     """Refuses a longer list as it is parsed: many objects cost the event loop even to receive."""
 

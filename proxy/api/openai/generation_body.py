@@ -15,12 +15,14 @@ from pydantic import AfterValidator, Field, PrivateAttr, StringConstraints, mode
 from proxy.api.http.validation_errors import FieldError
 from proxy.api.openai.field_types import (
     INT32_MAX,
+    MOST_STOPS,
     AnyTokenIds,
     Bias,
     DictOf,
     Label,
     ListOf,
     Metadata,
+    Most,
     Only,
     Penalty,
     Probability,
@@ -92,13 +94,13 @@ class GenerationBody(NvExtBody):
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
     repetition_penalty: Annotated[float, Field(ge=0.01, le=100)] | None = None
-    logit_bias: DictOf[TokenIdKey, Bias] | None = None
-    allowed_token_ids: TokenIds | None = None
-    bad_words: ListOf[StopString] | None = None
+    logit_bias: Annotated[DictOf[TokenIdKey, Bias] | None, Most(1024)] = None
+    allowed_token_ids: Annotated[TokenIds | None, Most(16_384)] = None
+    bad_words: Annotated[ListOf[StopString] | None, Most(1024)] = None
     min_tokens: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
     ignore_eos: bool | None = None
-    stop: Stop | None = None
-    stop_token_ids: AnyTokenIds | None = None
+    stop: Annotated[Stop | None, MOST_STOPS] = None
+    stop_token_ids: Annotated[AnyTokenIds | None, MOST_STOPS] = None
     include_stop_str_in_output: bool | None = None
     skip_special_tokens: bool | None = None
     add_special_tokens: bool | None = None

@@ -35,7 +35,6 @@ from proxy.api.openapi.responses import (
     BODY,
     EVENTS,
     GENERATION,
-    GENERATION_HEADERS,
     JSON,
     Answer,
     answers,
@@ -65,27 +64,20 @@ _INTERNAL = {
     "prompt_token_ids",
     *("embeddings", "scores"),  # see _pooled; of adopted models the engine alone knows
 }
-HEADERS = (
-    "x-attempts",
-    "x-unenforced-keywords",
-    "x-priority-class",
-    "x-priority-capped",
-    *GENERATION_HEADERS,
-)
 CHAT = answers(
     ChatCompletion,
     *GENERATION,
-    headers=HEADERS,
+    generates=True,
     content={EVENTS: events(ChatCompletionChunk, stream("chat"))},
 )
 COMPLETION = answers(
     TextCompletion,
     *GENERATION,
-    headers=HEADERS,
+    generates=True,
     content={EVENTS: events(TextCompletionChunk, stream("completion"))},
 )
-RERANK = answers(RerankAnswer, *BODY, 504, headers=GENERATION_HEADERS)
-SCORE = answers(ScoreAnswer, *BODY, 504, headers=GENERATION_HEADERS)
+RERANK = answers(RerankAnswer, *BODY, 504, generates=True)
+SCORE = answers(ScoreAnswer, *BODY, 504, generates=True)
 ChatRequest = Annotated[ChatCompletionBody, Body(openapi_examples=requests("chat"))]
 EmbeddingsRequest = Annotated[EmbeddingsBody, Body(openapi_examples=requests("embeddings"))]
 CompletionRequest = Annotated[CompletionBody, Body(openapi_examples=requests("completion"))]
@@ -142,7 +134,7 @@ def routes(
     @router.post(
         "/v1/embeddings",
         tags=["embeddings"],
-        responses=answers(EmbeddingList, *BODY, 504, headers=GENERATION_HEADERS),
+        responses=answers(EmbeddingList, *BODY, 504, generates=True),
     )
     async def create_embeddings(http: Request, body: EmbeddingsRequest) -> Response:
         """A vector for each text or list of token ids."""

@@ -17,7 +17,7 @@ from proxy.api.http.own_headers import with_patience
 from proxy.api.openai.answer_extras import ExtrasRenderer, prompt_annotations
 from proxy.api.openai.chat_body import ChatCompletionBody
 from proxy.api.openai.completion_body import CompletionBody
-from proxy.api.openai.field_types import MOST_MESSAGES, MOST_TOOLS
+from proxy.api.openai.field_types import MOST_MESSAGES, MOST_STOPS, MOST_TOOLS, Most
 from proxy.api.openai.generation_body import GenerationBody, merged, tier_of
 from proxy.api.openai.renderers import ChatRenderer, CompletionRenderer
 from proxy.domain.errors import ErrorCode, InvalidRequest, echoed
@@ -29,21 +29,24 @@ from proxy.language.structured.constraint_request import Examiner
 from proxy.models.registry import Registry, ServedModel
 
 Body = TypeVar("Body", bound=GenerationBody)
+_MOST = {
+    name: bound.count
+    for name, declared in GenerationBody.model_fields.items()
+    for bound in declared.metadata
+    if isinstance(bound, Most) and name != "stop"  # a text or a list, see check_stops
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldLimits:
     """Numbers of elements, and (`_bytes`) bytes of UTF-8.
 
-    stops: stop strings, and stop token ids. choices: prompts x candidates. logit_bias: also of
-    bad_words. priority_words: what words of `metadata.priority`, and service tiers, stand for.
+    choices: prompts x candidates. priority_words: what words of `metadata.priority`, and service
+    tiers, stand for.
     """
 
-    stops: int = 16
     stop_bytes: int = 4096
     messages: int = MOST_MESSAGES
-    logit_bias: int = 1024
-    allowed_token_ids: int = 16_384
     choices: int = 128
     tools: int = MOST_TOOLS
     tools_bytes: int = 256_000
@@ -64,12 +67,7 @@ class FieldLimits:
             )
         if body.stop is not None:
             self.check_stops("stop", body.stops)
-        for name, most in (
-            ("stop_token_ids", self.stops),
-            ("bad_words", self.logit_bias),
-            ("logit_bias", self.logit_bias),
-            ("allowed_token_ids", self.allowed_token_ids),
-        ):
+        for name, most in _MOST.items():
             if (given := getattr(body, name)) is not None:
                 _check(name, len(given), most)
         if isinstance(body, ChatCompletionBody):
@@ -84,7 +82,7 @@ class FieldLimits:
 
     def check_stops(self, name: str, stops: Sequence[str]) -> None:
         """name: of the field. Raises InvalidRequest."""
-        _check(name, len(stops), self.stops)
+        _check(name, len(stops), MOST_STOPS.count)
         stop_bytes = sum(len(stop.encode()) for stop in stops)
         _check(name, stop_bytes, self.stop_bytes, of="bytes ")
 

@@ -1,7 +1,7 @@
 """The OpenAPI document: what FastAPI generates from the routes, and what FastAPI cannot know.
 
-That is what the layers around the routes add to each of them, limits of settings and models, rules
-between fields, and examples composed of those of single fields.
+That is what the layers around the routes add to each of them, limits of settings and models, and
+examples composed of those of single fields.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from starlette.routing import BaseRoute
 from proxy import __version__
 from proxy.api.anthropic.answer_bodies import MessageError, MessageEvent
 from proxy.api.http.route_scopes import MESSAGES, RETURN_SECRETS, Open, RouteScopes
-from proxy.api.openai import field_rules
 from proxy.api.openai.answer_bodies import (
     ChatCompletionChunk,
     TextCompletionChunk,
@@ -30,6 +29,7 @@ from proxy.api.openai.answer_bodies import (
 from proxy.api.openai.field_types import whole
 from proxy.api.openai.request_builder import FieldLimits
 from proxy.api.openapi.responses import (
+    COMPONENTS,
     JSON,
     ErrorBody,
     Json,
@@ -64,14 +64,6 @@ INT64_MAX = 2**63 - 1  # FastAPI makes bounds floats, which round it up
 OF_ALL = (404, 405, 414, 421, 431, 500)  # no such route or model, wrong method or host, a bug
 OF_CALLERS = (401, 403, 503)  # of routes that need a caller
 OF_KEYED = (409, 410, 429, 503)  # of POST routes, which take an Idempotency-Key
-OF_ANSWERED_AGAIN = ("idempotent-replayed", "x-original-request-id", "idempotency-unavailable")
-
-
-@cache
-def _shipped() -> Json:
-    """Headers of answers, the parameters of Idempotency-Keys, and the forms of API keys."""
-    found: Json = orjson.loads((resources.files(__package__) / "components.json").read_bytes())
-    return found
 
 
 def cached_document(
@@ -94,7 +86,6 @@ def cached_document(
         found = orjson.loads(of_routes())
         schemas = found["components"]["schemas"]
         _describe(schemas)
-        field_rules.add(schemas)
         add_bounds(schemas, limits, sizes)
         return orjson.dumps(found)
 
@@ -102,7 +93,7 @@ def cached_document(
 
 
 def document(routes: Sequence[BaseRoute], scopes: RouteScopes | None) -> Json:
-    """The document without limits and rules of OpenAI's bodies.
+    """The document without limits of OpenAI's bodies.
 
     It takes tenths of a second, in steps of a few milliseconds: FastAPI checks each document that
     it makes in one step, which holds up all threads. So it makes one of each router.
@@ -127,7 +118,7 @@ def document(routes: Sequence[BaseRoute], scopes: RouteScopes | None) -> Json:
     for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own, which we never send
         schemas.pop(name, None)
     _correct([made["paths"], schemas])
-    made["components"] = {"schemas": dict(sorted(schemas.items())), **_shipped()}
+    made["components"] = {"schemas": dict(sorted(schemas.items())), **COMPONENTS}
     keys = made["components"]["securitySchemes"]
     if scopes is None:
         del made["components"]["securitySchemes"]
@@ -138,6 +129,7 @@ def document(routes: Sequence[BaseRoute], scopes: RouteScopes | None) -> Json:
             _add_layers(operation, is_open=is_open, is_keyed=is_keyed)
             if path.startswith(MESSAGES):
                 for status, response in operation["responses"].items():
+                    response["headers"] |= header_references("messages")
                     if int(status) >= 400:
                         response["content"] = {JSON: {"schema": reference(MessageError)}}
             if scopes is not None and not is_open:
@@ -162,10 +154,13 @@ def _add_layers(operation: Json, *, is_open: bool, is_keyed: bool) -> None:
             (one["schema"],) = _without_null(one["schema"])
     if is_keyed:
         references = (
-            {"$ref": f"#/components/parameters/{name}"} for name in _shipped()["parameters"]
+            {"$ref": f"#/components/parameters/{name}"} for name in COMPONENTS["parameters"]
         )
         operation["parameters"] = [*parameters, *references]
-        responses["200"]["headers"] |= header_references(*OF_ANSWERED_AGAIN)
+        responses["200"]["headers"] |= header_references("key")
+    if not is_open:  # other answers have them as well, which would double the document
+        for status in responses.keys() & {"200", "429"}:
+            responses[status]["headers"] |= header_references("limits")
 
 
 def _without_null(schema: Json) -> Iterator[Json]:
@@ -259,8 +254,6 @@ def add_bounds(schemas: Json, limits: FieldLimits, sizes: ModelSizes | None) -> 
     for name in ("ChatCompletionBody", "CompletionBody"):
         _bound_generation(schemas[name]["properties"], limits)
     _bound_choices(schemas["CompletionBody"]["properties"], limits)
-    stops = schemas["MessagesBody"]["properties"]["stop_sequences"]
-    _bound(stops, "array", maxItems=limits.stops)
     if sizes is not None:
         tokens = schemas["DetokenizeBody"]["properties"]["tokens"]
         _bound(tokens, "array", maxItems=sizes.context)
@@ -279,14 +272,6 @@ def _bound_ids(schema: Json, sizes: ModelSizes) -> None:
 
 
 def _bound_generation(properties: Json, limits: FieldLimits) -> None:
-    for name, most in (
-        ("stop", limits.stops),
-        ("stop_token_ids", limits.stops),
-        ("bad_words", limits.logit_bias),
-        ("allowed_token_ids", limits.allowed_token_ids),
-    ):
-        _bound(properties[name], "array", maxItems=most)
-    _bound(properties["logit_bias"], "object", maxProperties=limits.logit_bias)
     _bound(properties["n"], "integer", maximum=limits.choices)
     for form in properties["service_tier"]["anyOf"]:
         if "enum" in form:

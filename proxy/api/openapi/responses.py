@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from importlib import resources
 from typing import Any, Literal
@@ -14,33 +15,12 @@ from typing import Any, Literal
 from fastapi.openapi.models import Example
 from pydantic import BaseModel, ConfigDict, Field
 
-from proxy.api.http import own_headers
-
 Json = dict[str, Any]
 Responses = dict[int | str, Json]
 JSON, EVENTS, CSV = "application/json", "text/event-stream", "text/csv"
 # Statuses of a body that is read and checked, and of what is done with it.
 BODY = (400, 408, 413, 415, 429, 503)
 GENERATION = (*BODY, 422, 504)
-GENERATION_HEADERS = (
-    "x-resends",
-    "x-continued",
-    *own_headers.QUEUE,
-    "x-fallback-from",
-    "x-max-tokens-clamped",
-    "x-dropped-tools",
-    *own_headers.LIFECYCLE,
-)
-OF_EVERY_ANSWER = ("x-request-id", "x-request-trace")
-RETRY = ("retry-after", "retry-after-ms", "x-should-retry")
-ERROR_HEADERS = {
-    401: ("www-authenticate",),
-    405: ("allow",),
-    409: ("x-should-retry",),
-    429: RETRY,
-    503: RETRY,
-    504: ("x-should-retry",),
-}
 ERRORS = {
     400: "The body is not valid JSON, a field is missing, unknown or has a wrong value, or the "
     "model cannot do what the request asks for",
@@ -62,6 +42,29 @@ ERRORS = {
     500: "The server failed",
     503: "The model cannot be reached now",
     504: "The answer took too long",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """A header of answers.
+
+    of: the statuses that have it, or the kinds of answers: "every answer", "generation", "key" (of
+    requests with an Idempotency-Key), "limits" (of callers with limits), "messages" (Anthropic's).
+    is_exposed: pages of other origins may read it (CORS).
+    """
+
+    of: list[str]
+    description: str
+    schema: Json
+    is_exposed: bool = True
+
+
+# What the document has besides paths and schemas. Its headers are all that answers have of ours.
+COMPONENTS: Json = json.loads((resources.files(__package__) / "components.json").read_bytes())
+HEADERS = {name: Header(**row) for name, row in COMPONENTS["headers"].items()}
+COMPONENTS["headers"] = {
+    name: {"description": each.description, "schema": each.schema} for name, each in HEADERS.items()
 }
 
 
@@ -97,7 +100,7 @@ class ErrorBody(Answer):
 def answers(
     model: type[BaseModel] | None,
     *refusals: int,
-    headers: tuple[str, ...] = (),
+    generates: bool = False,
     content: Json | None = None,
 ) -> Responses:
     """The `responses` of a route.
@@ -105,7 +108,8 @@ def answers(
     model: of the JSON answer. refusals: statuses besides those that `document` adds to all routes.
     content: answers of other media types.
     """
-    success: Json = {"description": "Successful answer", "headers": header_references(*headers)}
+    headers = header_references("generation" if generates else "")
+    success: Json = {"description": "Successful answer", "headers": headers}
     if content is not None:
         success["content"] = content
     if model is not None:
@@ -183,13 +187,18 @@ def named_events(
 def error_response(status: int) -> Json:
     return {
         "description": f"{HTTPStatus(status).phrase}: {ERRORS[status]}",
-        "headers": header_references(*ERROR_HEADERS.get(status, ())),
+        "headers": header_references(str(status)),
         "content": {JSON: {"schema": reference(ErrorBody)}},
     }
 
 
-def header_references(*names: str) -> Json:
-    return {name: {"$ref": f"#/components/headers/{name}"} for name in (*OF_EVERY_ANSWER, *names)}
+def header_references(of: str) -> Json:
+    """of: as in Header. The headers of every answer are always included."""
+    return {
+        name: {"$ref": f"#/components/headers/{name}"}
+        for name, each in HEADERS.items()
+        if of in each.of or "every answer" in each.of
+    }
 
 
 def reference(model: type[BaseModel]) -> Json:

@@ -14,11 +14,9 @@ from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.own_headers import TAKES_HEADER, with_patience
 from proxy.api.http.typed_route import typed_router
-from proxy.api.openai.request_builder import FieldLimits
 from proxy.api.openapi.responses import (
     EVENTS,
     GENERATION,
-    GENERATION_HEADERS,
     JSON,
     Json,
     Responses,
@@ -47,16 +45,13 @@ SERVER_SENT = events(PlainChunk, CHUNKS[:-1])  # it ends with `[DONE]`
 
 
 def _answers(model: type[BaseModel] | None, content: Json | None = None) -> Responses:
-    return answers(model, *GENERATION, headers=GENERATION_HEADERS, content=content)
+    return answers(model, *GENERATION, generates=True, content=content)
 
 
-def routes(
-    answerer: Answers, models: Registry, limits: FieldLimits, *, bodies: BodyReader
-) -> APIRouter:
+def routes(answerer: Answers, models: Registry, *, bodies: BodyReader) -> APIRouter:
     router = typed_router(bodies, "/chat", tag="plain")
 
     def exchange(http: Request, body: PlainChatBody, *, sends_done: bool = True) -> Exchange:
-        limits.check_chat(body.messages, None)
         served = models.serving(body.model)
         request = with_patience(plain_chat.to_domain(body, served, caller_name(http.scope)))
         return Exchange(request, served.card, PlainRenderer(request, sends_done=sends_done))

@@ -29,7 +29,6 @@ from proxy.api.openapi.responses import (
     BODY,
     EVENTS,
     GENERATION,
-    GENERATION_HEADERS,
     answers,
     named_events,
     requests,
@@ -70,7 +69,7 @@ class CompactBody(RequestBody):
 
 
 STREAM = {EVENTS: named_events(ResponseEvent, ResponseError, stream("response"), has_end=True)}
-RESPONSE = answers(ResponseResource, *GENERATION, 404, headers=GENERATION_HEADERS, content=STREAM)
+RESPONSE = answers(ResponseResource, *GENERATION, 404, generates=True, content=STREAM)
 KEPT = answers(ResponseResource, 400, 404, 410, 429, 503, content=STREAM)
 ResponseRequest = Annotated[ResponseBody, Body(openapi_examples=requests("response"))]
 CompactRequest = Annotated[CompactBody, Body(openapi_examples=requests("compact"))]
@@ -231,7 +230,7 @@ def routes(
 
     @router.post(
         "/compact",
-        responses=answers(CompactedResponse, *GENERATION, 404, headers=GENERATION_HEADERS),
+        responses=answers(CompactedResponse, *GENERATION, 404, generates=True),
     )
     async def compact_response(http: Request, body: CompactRequest) -> Response:
         """A summary of a conversation by the model, as an item that stands for it."""

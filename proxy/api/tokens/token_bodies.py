@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from proxy.api.http.validation_errors import FieldError
 from proxy.api.openai.field_types import (
@@ -28,6 +28,15 @@ from proxy.domain.request import ChatPrompt, GenerationRequest, Prompt, TextProm
 
 class TokenizeBody(RequestBody):
     """`add_special_tokens`: on by default for a prompt; chat templates write their own."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [
+                {"required": ["prompt"], "properties": {"prompt": {"type": "string"}}},
+                {"required": ["messages"], "properties": {"messages": {"type": "array"}}},
+            ]
+        }
+    )
 
     model: str | None = Field(None, description="A public name or alias; default: the first model.")
     prompt: str | None = Field(None, description="A text.")

@@ -217,6 +217,10 @@ def test_the_limits_and_the_models_sizes_are_told(serve):
         ({"stop": ["a"] * 17}, False),
         ({"priority": -(2**31)}, False),
         ({"nvext": {"agent_hints": {"priority": 2**31}}}, False),
+        ({"stop_token_ids": [1] * 17}, False),
+        ({"bad_words": ["a"] * 1025}, False),
+        ({"allowed_token_ids": [1] * 16_385}, False),
+        ({"logit_bias": {f"{i}": 1 for i in range(1025)}}, False),
         ({"logit_bias": {"7": 1}}, True),
         ({"logit_bias": {"x": 1}}, False),
         ({"truncate_prompt_tokens": 0}, False),
@@ -232,6 +236,20 @@ def test_the_limits_and_the_models_sizes_are_told(serve):
         assert ids.is_valid({"tokens": tokens}) is is_valid
         status = client.post("/detokenize", json={"tokens": tokens}).status_code
         assert (status == 200) is is_valid
+
+
+def test_a_prompt_or_messages_are_tokenized_as_the_schema_says(serve):
+    client, own = open_document(serve, ScriptedEngine())
+    body, hi = own.component("TokenizeBody"), CHAT["messages"]
+    for given, is_valid in (
+        ({"prompt": "a"}, True),
+        ({"messages": hi, "prompt": None}, True),
+        ({"messages": hi, "prompt": "a"}, False),
+        ({"prompt": None}, False),
+        ({}, False),
+    ):
+        assert body.is_valid(given) is is_valid, given
+        assert (client.post("/tokenize", json=given).status_code == 200) is is_valid, given
 
 
 def test_no_two_bodies_have_the_same_name():

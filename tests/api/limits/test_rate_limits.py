@@ -26,6 +26,7 @@ from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.usage import KeptUsage
 from tests.fixtures.application import application
 from tests.fixtures.limits import AsCaller, caller
+from tests.fixtures.own_document import OwnDocument
 
 UNIQUE = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
 CHAT = "/v1/chat/completions"
@@ -83,6 +84,23 @@ def test_streams_errors_and_other_routes_have_the_headers_too(limited: Limited):
     assert stream.headers["x-ratelimit-remaining-requests"] == "4"
     assert chat(client, max_tokens="x").headers["x-ratelimit-remaining-requests"] == "4"
     assert client.get("/docs").headers["x-ratelimit-remaining-requests"] == "4"
+
+
+def test_the_document_has_each_header_of_a_limited_callers_answers(limited: Limited):
+    limits = Limits(requests_per_minute=1, tokens_per_minute=1000, monthly_tokens=1000)
+    client = limited(caller(key=limits))
+    own = OwnDocument(client.get("/openapi.json").json())
+    operation, seen = own.document["paths"]["/v1/chat/completions"]["post"], set()
+    for status in (200, 429):
+        answer = chat(client)
+        assert answer.status_code == status
+        own.judge(operation, answer)
+        for name in answer.headers.keys() & own.document["components"]["headers"].keys():
+            schema = own.document["components"]["headers"][name]["schema"]
+            value = answer.headers[name]
+            own.schema(schema).validate(value if schema["type"] == "string" else json.loads(value))
+            seen.add(name)
+    assert len([name for name in seen if "ratelimit" in name]) == 11
 
 
 def test_a_caller_without_limits_gets_none_of_the_headers(limited: Limited):
