@@ -21,11 +21,11 @@ from proxy.domain.sandbox import Sandbox, TooCostly
 from proxy.domain.tools import Tool, ToolGrammar
 from proxy.language.structured import checks, structural_tags
 from proxy.language.structured.constraint_errors import TOOLS_FIELD, too_costly
-from proxy.language.structured.escaped_grammar import IN_JSON, grammar_format
+from proxy.language.structured.escaped_grammar import IN_JSON
 from proxy.language.structured.keywords import uncheckable, unenforced
 from proxy.language.structured.recent import Recent, fingerprint, serialized
 from proxy.language.structured.schema import SchemaLimits, checked, parsed, too_long
-from proxy.language.structured.structural_tags import structural_tag
+from proxy.language.structured.structural_tags import grammar_format, structural_tag
 
 ANY_OBJECT = '{"type": "object"}'
 _SPECIAL = re.compile(r"[\\.^$*+?{}\[\]()|/-]")

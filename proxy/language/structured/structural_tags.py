@@ -13,6 +13,8 @@ from typing_extensions import assert_never
 
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.tools import ToolGrammar
+from proxy.language.structured.escaped_grammar import Escapes
 from proxy.language.structured.schema import SchemaLimits, as_json, check_depth, parsed
 from proxy.language.structured.schema import checked as checked_schema
 
@@ -56,6 +58,19 @@ def json_format(schema: Any) -> Format:
         "json_schema": schema,
         "max_whitespace_cnt": WHITESPACE_AT_MOST,
     }
+
+
+def grammar_format(grammar: ToolGrammar, escapes: Escapes) -> Format:
+    """The format of the escaped texts that conform to the grammar.
+
+    Raises:
+        ValueError: it is invalid, or means what no grammar of ours expresses.
+    """
+    if grammar.syntax == "regex":
+        return regex(escapes.pattern(grammar.definition))
+    from proxy.language.structured import lark  # only the sandbox needs its library
+
+    return {"type": "grammar", "grammar": lark.to_ebnf(grammar.definition, escapes)}
 
 
 def format_of(constraint: Constraint) -> Format:
