@@ -74,7 +74,6 @@ class ConcurrencyLimit:
                 f"This request is for {count} {self._what} at once (prompts x choices, which "
                 f"count for more with top_logprobs): {self._of} runs at most {self.limit}. Ask "
                 "for fewer.",
-                code=ErrorCode.INVALID_PARAMETER,
                 param="choices",
             )
 

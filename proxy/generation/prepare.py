@@ -178,7 +178,7 @@ class Preparation:
             record: None for a request that is only shown, to which no ceiling of a caller applies.
 
         Raises:
-            InvalidRequest, InvalidSchema: the model or the operator does not allow the request.
+            RequestError: the model or the operator does not allow the request.
             RateLimited: as the sandbox.
             ModelUnavailable: no deployment can take it now.
         """
@@ -393,6 +393,5 @@ def _check_token_ids(request: EngineRequest, card: ModelCard) -> None:
         if ids and (largest := max(ids)) >= size:
             raise InvalidRequest(
                 f"{param} names token {largest}, which is outside the vocabulary of {size} tokens",
-                code=ErrorCode.INVALID_PARAMETER,
                 param=param,
             )

@@ -78,7 +78,6 @@ def offer_server_tools(request: GenerationRequest, card: ModelCard) -> Generatio
             raise InvalidRequest(
                 f"'{path}' is {tool.name!r}, as a tool's of this server is: rename yours, or leave "
                 "the server's out with 'server_tools': false.",
-                code=ErrorCode.INVALID_PARAMETER,
                 param=path,
             )
     return replace(request, tools=(*request.tools, *(tool.offered for tool in ours)))

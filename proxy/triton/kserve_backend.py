@@ -85,7 +85,6 @@ class TritonKserve:
             raise InvalidRequest(
                 f"The shape of an input begins with 0, an empty batch: the model {echoed(model)} "
                 "batches its requests, so the first number of a shape must be 1 or more.",
-                code=ErrorCode.INVALID_PARAMETER,
                 param="inputs",
             )
 
@@ -112,7 +111,7 @@ def _error(error: grpc.aio.AioRpcError, model: str) -> ProxyError:
         return UnknownModel(model)
     if code in REFUSALS:
         message = details[:LONGEST_REFUSAL]
-        return InvalidRequest(message, code=ErrorCode.INVALID_PARAMETER, param=None)
+        return InvalidRequest(message, param=None)
     return error_of_call(error)
 
 

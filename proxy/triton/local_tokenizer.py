@@ -143,7 +143,7 @@ class LocalTokenizer:
         room = context - count
         if not count:
             reason, param = "The prompt has no tokens. Give a text or token ids.", "prompt"
-            raise InvalidRequest(reason, code=ErrorCode.INVALID_PARAMETER, param=param)
+            raise InvalidRequest(reason, param=param)
         if request.prompt_cap is not None and count > request.prompt_cap:
             raise _too_long(
                 f"The prompt has {count} tokens. This server allows at most {request.prompt_cap}.",

@@ -161,7 +161,5 @@ def _too_many() -> Conflict:
 def _check(name: str, param: str) -> None:
     if not storable(name):
         raise InvalidRequest(
-            f"{param!r} has characters that cannot be stored: {echoed(name)}.",
-            code=ErrorCode.INVALID_PARAMETER,
-            param=param,
+            f"{param!r} has characters that cannot be stored: {echoed(name)}.", param=param
         )

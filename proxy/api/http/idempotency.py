@@ -32,12 +32,12 @@ from proxy.domain import identity
 from proxy.domain.errors import (
     Conflict,
     ErrorCode,
-    IdempotencyUnavailable,
     InvalidRequest,
     ModelUnavailable,
     ProxyError,
     RateLimited,
     RequestError,
+    ServiceError,
     ShuttingDown,
     echoed,
 )
@@ -194,9 +194,10 @@ class Idempotency:
     ) -> None:
         self._count("unavailable")
         if self._parts.is_closed:
-            raise IdempotencyUnavailable(
+            raise ServiceError(
                 f"The records of {KEY} cannot be used at present. Try again later, or send the "
                 "request without a key.",
+                code=ErrorCode.IDEMPOTENCY_UNAVAILABLE,
                 detail=detail,
             )
 
@@ -308,7 +309,7 @@ def _only(headers: Iterable[tuple[bytes, bytes]], name: str) -> str | None:
 
 
 def _invalid(name: str, message: str) -> InvalidRequest:
-    return InvalidRequest(message, code=ErrorCode.INVALID_PARAMETER, param=name)
+    return InvalidRequest(message, param=name)
 
 
 REFUSALS = {

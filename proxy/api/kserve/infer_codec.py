@@ -182,7 +182,7 @@ def _without(parameters: dict[str, Value], name: str) -> dict[str, Value]:
 
 
 def _wrong(message: str, param: str) -> InvalidRequest:
-    return InvalidRequest(f"{message}.", code=ErrorCode.INVALID_PARAMETER, param=param)
+    return InvalidRequest(f"{message}.", param=param)
 
 
 def head(response: KserveResponse, binary: frozenset[str]) -> bytes:
@@ -215,7 +215,6 @@ def _output(tensor: Tensor, is_binary: bool) -> dict[str, Any]:
         except WrongElements as error:
             raise InvalidRequest(
                 f"The output {tensor.name!r} {error} (the parameter `binary_data` of the output).",
-                code=ErrorCode.INVALID_PARAMETER,
                 param="outputs",
             ) from None
     return described

@@ -271,7 +271,6 @@ def merged(body: Body, words: Mapping[str, int], *, ids_field: str) -> Body:
                 raise InvalidRequest(
                     f"'{name}' is {echoed(own)}, but 'nvext.{path}' is {echoed(value)}: give one "
                     "of them",
-                    code=ErrorCode.INVALID_PARAMETER,
                     param=f"nvext.{path}",
                 )
             update[name] = value
@@ -296,7 +295,7 @@ def merged(body: Body, words: Mapping[str, int], *, ids_field: str) -> Body:
             shown = text if is_number else f"{echoed(text)}, which is the priority {meant}"
             message = f"'{priority_field}' is {own}, but '{path}' is {shown}: give one of them"
         if message is not None:
-            raise InvalidRequest(message, code=ErrorCode.INVALID_PARAMETER, param=path)
+            raise InvalidRequest(message, param=path)
         update["priority"], priority_field = meant, path
     if not update:
         return body

@@ -114,7 +114,6 @@ def _tenant_in(metadata: Mapping[str, str]) -> str | None:
         raise InvalidRequest(
             f"Invalid value for 'metadata.tenant_id': {echoed(name)} cannot be a tenant. Use up to "
             "128 letters, digits and '._:@-', and neither 'default' nor an address.",
-            code=ErrorCode.INVALID_PARAMETER,
             param="metadata.tenant_id",
         )
     return name

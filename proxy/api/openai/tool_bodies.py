@@ -19,7 +19,7 @@ from proxy.api.openai.field_types import (
     type_of,
 )
 from proxy.api.openai.message_bodies import FunctionName, kind_of_tool
-from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.errors import InvalidRequest
 from proxy.domain.server_tools import ServerTool
 from proxy.domain.tools import Tool, ToolChoice, ToolGrammar, ToolMode
 
@@ -240,7 +240,7 @@ class ToolsBody(RequestBody):
 
 
 def _wrong(path: str, message: str) -> InvalidRequest:
-    return InvalidRequest(message, code=ErrorCode.INVALID_PARAMETER, param=path)
+    return InvalidRequest(message, param=path)
 
 
 def _named(

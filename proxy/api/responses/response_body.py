@@ -171,7 +171,6 @@ class ResponseBody(GenerationBody):
         if own is not None and other is not None:
             raise InvalidRequest(
                 f"'text.format' and '{other.field}' both set the format of the answer: use one",
-                code=ErrorCode.INVALID_PARAMETER,
                 param=other.field,
             )
         return own or other

@@ -30,7 +30,7 @@ from proxy.domain.delta_log import DeltaLog
 from proxy.domain.errors import (
     ErrorCode,
     InvalidRequest,
-    NotStored,
+    RequestError,
     StoreUnavailable,
     echoed,
 )
@@ -98,7 +98,7 @@ class KeptResponses:
         """The response's JSON.
 
         Raises:
-            NotStored: there is none with this id, or it is another's.
+            RequestError: there is none with this id, or it is another's.
             StoreUnavailable.
         """
         found = await self.available(self.store.response(self.key(response_id, caller)))
@@ -127,7 +127,6 @@ class KeptResponses:
             raise InvalidRequest(
                 f"'previous_response_id' is {echoed(response_id)}, which is still generated: wait "
                 "for its end.",
-                code=ErrorCode.INVALID_PARAMETER,
                 param="previous_response_id",
             )
         given = await self.input(response_id, caller, "previous_response_id")
@@ -146,7 +145,7 @@ class KeptResponses:
     async def resolved(
         self, items: Sequence[AnyItem | ReferenceItem], caller: str
     ) -> list[AnyItem]:
-        """Items in the place of references to them. Raises NotStored."""
+        """Items in the place of references to them. Raises RequestError."""
         known: dict[str, dict[str, tuple[AnyItem, int]]] = {}
         found: list[AnyItem] = []
         left_bytes = self._bodies.limits.bytes
@@ -204,9 +203,9 @@ class KeptResponses:
         return cast("list[AnyItem]", found.root)
 
 
-def not_found(id: str, param: str | None) -> NotStored:
+def not_found(id: str, param: str | None) -> RequestError:
     what = "Item" if param == "input" else "Response"
-    return NotStored(
+    return RequestError(
         f"{what} with id {echoed(id)} not found: it was never kept, or is not kept any more.",
         code=ErrorCode.RESPONSE_NOT_FOUND,
         param=param,
@@ -216,7 +215,6 @@ def not_found(id: str, param: str | None) -> NotStored:
 def _too_much(named: str) -> InvalidRequest:
     return InvalidRequest(
         f"'input' names {named}: send the items themselves, or 'previous_response_id'.",
-        code=ErrorCode.INVALID_PARAMETER,
         param="input",
     )
 

@@ -153,9 +153,7 @@ def routes(
         if not query.stream:
             if query.starting_after is not None:
                 raise InvalidRequest(
-                    "'starting_after' is only allowed when 'stream' is true",
-                    code=ErrorCode.INVALID_PARAMETER,
-                    param="starting_after",
+                    "'starting_after' is only allowed when 'stream' is true", param="starting_after"
                 )
             return Response(kept, media_type="application/json")
         after = 0 if query.starting_after is None else query.starting_after + 1
@@ -182,7 +180,6 @@ def routes(
             raise InvalidRequest(
                 "Only responses with 'background' can be cancelled: others end when their "
                 "connection does.",
-                code=ErrorCode.INVALID_PARAMETER,
                 param=None,
             )
         if response["status"] not in ENDED:

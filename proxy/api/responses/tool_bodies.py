@@ -236,7 +236,6 @@ class Offer:
             raise InvalidRequest(
                 f"Invalid value for 'tools': with those in 'input' there are {count}, at most "
                 f"{most * MOST_TIMES} are allowed.",
-                code=ErrorCode.INVALID_PARAMETER,
                 param="tools",
             )
         found = {one.key: one for one in _each(body)}
@@ -358,4 +357,4 @@ def chosen(choice: object) -> list[tuple[str, NamedTool]]:
 
 
 def _wrong(path: str, message: str) -> InvalidRequest:
-    return InvalidRequest(message, code=ErrorCode.INVALID_PARAMETER, param=path)
+    return InvalidRequest(message, param=path)

@@ -113,7 +113,6 @@ def guides_of(order: GuideOrder) -> Guides:
         raise InvalidRequest(
             f"Invalid value for '{constraint.field}': as a grammar it has more than "
             f"{GUIDE_AT_MOST} characters; make it smaller.",
-            code=ErrorCode.INVALID_PARAMETER,
             param=constraint.field,
         )
     return found

@@ -138,7 +138,7 @@ def infer_request(request: EngineRequest, values: Values) -> service_pb2.ModelIn
             fields = {} if adopted.tensors is None else adopted.tensors.inputs
             param = next((one for one, tensor in fields.items() if tensor == name), name)
             reason = f"{value!r} does not fit into the model's {datatype} tensor {name!r}."
-            raise InvalidRequest(reason, code=ErrorCode.INVALID_PARAMETER, param=param) from error
+            raise InvalidRequest(reason, param=param) from error
         message.inputs.add(name=name, datatype=datatype, shape=(*batch, elements))
         message.raw_input_contents.append(raw)
     return codec.streamed(message)
