@@ -142,7 +142,7 @@ class ProxyError(Exception):
 
 
 class RequestError(ProxyError):
-    def __init__(self, message: str, *, code: ErrorCode, param: str | None) -> None:
+    def __init__(self, message: str, *, code: ErrorCode, param: str | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.param = param
@@ -157,7 +157,7 @@ class InvalidRequest(RequestError):
 
 class AuthenticationFailed(RequestError):
     def __init__(self, message: str, *, code: ErrorCode = ErrorCode.INVALID_API_KEY) -> None:
-        super().__init__(message, code=code, param=None)
+        super().__init__(message, code=code)
 
 
 class UnknownModel(RequestError):
@@ -190,7 +190,7 @@ class RateLimited(RequestError):
         code: ErrorCode = ErrorCode.RATE_LIMIT_EXCEEDED,
         limit: str | None = None,
     ) -> None:
-        super().__init__(message, code=code, param=None)
+        super().__init__(message, code=code)
         self.retry_after_s = retry_after_s
         self.limit = limit
 
@@ -265,6 +265,11 @@ class ModelLoadingFailed(LaunchError):
 
     def __init__(self, folder: object, reason: str) -> None:
         super().__init__(f"Failed to load model from {folder}: {' '.join(reason.split())}")
+
+
+def unsupported(message: str, param: str | None) -> InvalidRequest:
+    """The model or this server cannot do what the field asks for."""
+    return InvalidRequest(message, code=ErrorCode.UNSUPPORTED_PARAMETER, param=param)
 
 
 def model_not_allowed(model: str) -> RequestError:

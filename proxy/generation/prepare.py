@@ -17,7 +17,7 @@ from proxy.access.request_size import apply_model_limits, check_copies, limit_lo
 from proxy.access.start_gate import StartGate
 from proxy.domain import plain_spans
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.errors import ErrorCode, InvalidRequest, unsupported
 from proxy.domain.identity import current_caller
 from proxy.domain.model import ModelCard, Pooling
 from proxy.domain.record import RequestRecord
@@ -226,10 +226,9 @@ class Preparation:
         """
         generations = request.generations
         if request.embeds is None and card.facts.pooling is not None:
-            raise InvalidRequest(
+            raise unsupported(
                 f"The model {card.name!r} does not generate: send texts to /v1/embeddings, "
                 "/v1/rerank or /v1/score, or ask another model.",
-                code=ErrorCode.UNSUPPORTED_PARAMETER,
                 param="model",
             )
         if generations == 1 and isinstance(request.prompt, PromptBatch):
@@ -245,10 +244,9 @@ class Preparation:
         may_think = False
         try:
             if request.thinking_budget is not None and syntax.reasoning is None:
-                raise InvalidRequest(
+                raise unsupported(
                     f"The model {card.name!r} has no reasoning parser, so there is nothing to "
                     "limit.",
-                    code=ErrorCode.UNSUPPORTED_PARAMETER,
                     param="thinking_token_budget",
                 )
             answer_format = await self._formats.answer_format(request, card, syntax)
@@ -350,21 +348,16 @@ def _check_capabilities(request: EngineRequest, card: ModelCard) -> None:
     if missing := sorted(filter(request.needs, card.missing_capabilities)):
         pooled = {"embeddings": "has no embeddings", "scores": "does not score texts"}
         lacks = pooled.get(missing[0], "does not support this parameter")
-        raise InvalidRequest(
-            f"The model {card.name!r} {lacks}.",
-            code=ErrorCode.UNSUPPORTED_PARAMETER,
-            param=missing[0],
-        )
+        raise unsupported(f"The model {card.name!r} {lacks}.", param=missing[0])
 
 
 def _check_dimensions(request: EngineRequest, pooling: Pooling, card: ModelCard) -> None:
     """Refuses dimensions that the model was not trained for."""
     if request.embeds and request.embeds not in (*pooling.dimensions, pooling.width):
         known = ", ".join(map(str, (*pooling.dimensions, pooling.width)))
-        raise InvalidRequest(
+        raise unsupported(
             f"'dimensions' is {request.embeds}: the vectors of the model {card.name!r} can have "
             f"{known}.",
-            code=ErrorCode.UNSUPPORTED_PARAMETER,
             param="dimensions",
         )
 

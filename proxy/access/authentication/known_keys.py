@@ -265,5 +265,4 @@ def _inactive(tenant: str) -> RequestError:
     return RequestError(
         f"The tenant {echoed(tenant)} is not active on this server: its operator can change that.",
         code=ErrorCode.TENANT_NOT_ACTIVE,
-        param=None,
     )

@@ -253,7 +253,7 @@ class Application(FastAPI):
         need = self._scopes.of(scope["path"])
         if self._authentication is None:
             if need is identity.Scope.ADMIN and not self._opens_administration:
-                raise RequestError(NO_ADMIN, code=ErrorCode.INSUFFICIENT_SCOPE, param=None)
+                raise RequestError(NO_ADMIN, code=ErrorCode.INSUFFICIENT_SCOPE)
             # an application around this one may know who calls
             if not self._opens_administration and current_caller.get() is ANYONE:
                 current_caller.set(ANYONE_BUT_ADMINS)

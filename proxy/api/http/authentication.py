@@ -54,7 +54,6 @@ class Authentication:
                 raise RequestError(
                     f"This API key lacks the scope {need.value!r}, which this route needs.",
                     code=ErrorCode.INSUFFICIENT_SCOPE,
-                    param=None,
                 )
         except ProxyError as error:
             self._count(error.code.value)

@@ -188,9 +188,7 @@ def _check(pools: Pools, model: str, names: list[str]) -> None:
                 param="pools",
             )
     if not known:
-        raise RequestError(
-            "No pool has an endpoint at present.", code=ErrorCode.ENDPOINT_NOT_FOUND, param=None
-        )
+        raise RequestError("No pool has an endpoint at present.", code=ErrorCode.ENDPOINT_NOT_FOUND)
 
 
 def _deployments(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import orjson
 import structlog
@@ -12,6 +12,7 @@ from pydantic import RootModel
 
 from proxy.api.http.answer import Exchange, protocol_names
 from proxy.api.http.body_reader import BodyReader, converted
+from proxy.api.openai.field_types import Json
 from proxy.api.openai.request_builder import FieldLimits, RequestBuilder
 from proxy.api.responses.conversation import conversation, turns
 from proxy.api.responses.input_items import (
@@ -33,6 +34,7 @@ from proxy.domain.errors import (
     RequestError,
     StoreUnavailable,
     echoed,
+    unsupported,
 )
 from proxy.domain.identity import current_caller
 from proxy.domain.tokenizer import Tokenizer
@@ -48,7 +50,6 @@ from proxy.state.responses import (
 
 logger = structlog.get_logger(__name__)
 
-Json = dict[str, Any]
 T = TypeVar("T")
 MOST_TRIALS = 4  # of a shorter conversation, once one fits
 MOST_REFERENCED = 64  # responses whose items one input names
@@ -265,9 +266,8 @@ class ResponseBuilder:
         may_keep = bool(self.responses.store.limits.keep_s)
         if not may_keep and (body.store or body.background):
             name = "background" if body.background else "store"
-            raise InvalidRequest(
+            raise unsupported(
                 f"'{name}' is not supported: this server keeps no responses (RESPONSES_KEEP_S=0).",
-                code=ErrorCode.UNSUPPORTED_PARAMETER,
                 param=name,
             )
         keeps = may_keep and body.store is not False

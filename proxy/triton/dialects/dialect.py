@@ -186,9 +186,5 @@ def finish_of(text: bytes) -> FinishReason | None:
     return found
 
 
-def unsupported(message: str, param: str | None) -> InvalidRequest:
-    return InvalidRequest(message, code=ErrorCode.UNSUPPORTED_PARAMETER, param=param)
-
-
 def too_long(message: str) -> InvalidRequest:
     return InvalidRequest(message, code=ErrorCode.CONTEXT_LENGTH_EXCEEDED, param="prompt")

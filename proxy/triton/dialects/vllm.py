@@ -18,7 +18,7 @@ from tritonclient.grpc import service_pb2
 
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import InvalidRequest, ModelUnavailable, ProxyError
+from proxy.domain.errors import InvalidRequest, ModelUnavailable, ProxyError, unsupported
 from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
 from proxy.triton import codec
 from proxy.triton.dialects.dialect import (
@@ -31,7 +31,6 @@ from proxy.triton.dialects.dialect import (
     raw_outputs,
     tokens_of,
     too_long,
-    unsupported,
 )
 from proxy.triton.errors import UNAVAILABLE
 from proxy.triton.local_tokenizer import LocalTokenizer, local_tokenizer
