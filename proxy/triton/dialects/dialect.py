@@ -120,13 +120,19 @@ class Dialect(Protocol):
         ...
 
 
-def infer_request(request: EngineRequest, values: Values) -> service_pb2.ModelInferRequest:
-    """The request with the inputs that have a value and that the model declares."""
-    model, adopted = request.model, request.model.facts.adopted
-    assert adopted is not None
+def without_inputs(request: EngineRequest) -> service_pb2.ModelInferRequest:
+    model = request.model
     message = service_pb2.ModelInferRequest(model_name=model.triton_model, id=request.id)
     if model.version is not None:
         message.model_version = str(model.version)
+    return message
+
+
+def infer_request(request: EngineRequest, values: Values) -> service_pb2.ModelInferRequest:
+    """The request with the inputs that have a value and that the model declares."""
+    adopted = request.model.facts.adopted
+    assert adopted is not None
+    message = without_inputs(request)
     batch = (1,) if adopted.has_batches else ()
     for name, value in values:
         datatype = adopted.inputs.get(name)
