@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import SERVER_LIMIT, ErrorCode, InvalidRequest, RateLimited
+from proxy.domain.errors import SERVER_LIMIT, ErrorCode, InvalidRequest, RateLimited, unsupported
 from proxy.domain.identity import current_caller
 from proxy.domain.model import ModelCard
 from proxy.domain.request import GenerationRequest
@@ -74,7 +74,6 @@ class ConcurrencyLimit:
                 f"This request is for {count} {self._what} at once (prompts x choices, which "
                 f"count for more with top_logprobs): {self._of} runs at most {self.limit}. Ask "
                 "for fewer.",
-                code=ErrorCode.INVALID_PARAMETER,
                 param="choices",
             )
 
@@ -227,9 +226,8 @@ class BoundedTokenizer:
 
     async def admit(self, request: EngineRequest) -> AdmittedPrompt:
         if request.images:
-            raise InvalidRequest(
+            raise unsupported(
                 "Only the engine counts the tokens of an image ('image_url'): ask without images.",
-                code=ErrorCode.UNSUPPORTED_PARAMETER,
                 param="messages",
             )
         with self._concurrency.permits():

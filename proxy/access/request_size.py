@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.errors import InvalidRequest
 from proxy.domain.model import ModelCard
 from proxy.domain.request import GenerationRequest, TextPrompt, TokenPrompt
 from proxy.domain.request_limits import smaller
@@ -45,7 +45,6 @@ def apply_model_limits(
             raise InvalidRequest(
                 f"Invalid value for '{field}': {given}. This server allows at most {most} for the "
                 f"model {card.name!r}.",
-                code=ErrorCode.INVALID_PARAMETER,
                 param=param,
             )
     lowers = clamps and request.max_tokens is not None and "limits" in card.capabilities
@@ -81,7 +80,6 @@ def check_copies(
         raise InvalidRequest(
             f"Each of the {copies} choices is sent its prompt and its guide, and at most {most} "
             "bytes are allowed. Ask for fewer choices.",
-            code=ErrorCode.INVALID_PARAMETER,
             param="choices",
         )
 
@@ -127,7 +125,6 @@ def limit_log_probs(
             f"choices x tokens x (1 + top_logprobs) is more than {entries}, which is "
             "what the server holds for one answer. Use 'stream', or set 'max_tokens' to "
             f"{most} or less.",
-            code=ErrorCode.INVALID_PARAMETER,
             param="max_tokens",
         )
     return request

@@ -158,7 +158,7 @@ async def routing_error(request: Request, error: Exception) -> Response:
 def unknown_url(method: str, path: str, known: Collection[str]) -> RequestError:
     """known: the paths that there are."""
     message = f"Invalid URL ({in_short(f'{method} {path}')}). {_nearest(path, known)}"
-    return RequestError(message, code=ErrorCode.UNKNOWN_URL, param=None)
+    return RequestError(message, code=ErrorCode.UNKNOWN_URL)
 
 
 def _nearest(path: str, known: Collection[str]) -> str:

@@ -11,11 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from proxy.api.openapi.responses import Answer, answers, text
-from proxy.domain.errors import (
-    AuthenticationUnavailable,
-    LimitsUnavailable,
-    ModelUnavailable,
-)
+from proxy.domain.errors import ErrorCode, LimitsUnavailable, ModelUnavailable, ServiceError
 from proxy.domain.health import Concern
 from proxy.models.registry import Registry
 from proxy.state.meters import Ledger, OutageMode
@@ -95,7 +91,8 @@ def _readiness(registry: Registry, ledger: Ledger, found: Sequence[Concern]) -> 
     if registry.why_not_ready is not None:
         raise ModelUnavailable(f"Not ready: {registry.why_not_ready.category}.")
     if fatal := [one.message for one in found if one.is_fatal]:
-        raise AuthenticationUnavailable(f"Not ready: {'; '.join(fatal)}.")
+        reason = f"Not ready: {'; '.join(fatal)}."
+        raise ServiceError(reason, code=ErrorCode.AUTHENTICATION_UNAVAILABLE)
     if outage == OutageMode.CLOSED:
         raise LimitsUnavailable("Not ready: the state of the limits cannot be reached.")
     body: dict[str, object] = {"status": "ready"}

@@ -12,7 +12,7 @@ from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.typed_route import QueryParameters, typed_router
 from proxy.api.openapi.responses import Answer, ListAnswer, answers
 from proxy.api.pools.operator import actor
-from proxy.domain.errors import ErrorCode, NotStored, echoed
+from proxy.domain.errors import ErrorCode, RequestError, echoed
 from proxy.telemetry.recent_requests import RecentRequests
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=256)]
@@ -121,7 +121,7 @@ def routes(recent: RecentRequests, *, bodies: BodyReader) -> APIRouter:
         """One request that has ended, with its stages."""
         actor()
         if (found := recent.find(request)) is None:
-            raise NotStored(
+            raise RequestError(
                 f"No request {echoed(request)} is among the last {recent.most} that this proxy "
                 "keeps. GET /admin/v1/requests lists them; the log has earlier ones, other proxies "
                 "have theirs.",

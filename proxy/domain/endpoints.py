@@ -124,6 +124,15 @@ class WeightHistory:
         return WeightHistory(current=self.earlier[-1], earlier=self.earlier[:-1])
 
 
+def too_many_drained() -> Conflict:
+    return Conflict(
+        f"{MOST_DRAINED} endpoints are drained, which is the most that are kept: undrain those "
+        "that are gone.",
+        code=ErrorCode.TOO_MANY_DECISIONS,
+        param="address",
+    )
+
+
 class Decisions(Protocol):
     """What operators decided while proxies run. Every proxy of a store obeys it within a second.
 

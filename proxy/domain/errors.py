@@ -1,20 +1,16 @@
 """The error tree, and the codes that callers see. api/errors.py makes each into a response.
-A `LaunchError` ends a command instead: proxy/cli.py prints it.
+An error has a class of its own where some code catches it, or where its class gives defaults; all
+others are a RequestError or a ServiceError with their code. A `LaunchError` ends a command instead:
+proxy/cli.py prints it.
 
 ProxyError
 ├── RequestError             the caller's mistake, 4xx
-│   ├── InvalidRequest       400, with a code and the field
-│   ├── InvalidSchema        422: a value is not a JSON Schema, or exceeds the limits
-│   ├── SchemaViolation      422: the model's answers break the schema, after all attempts
+│   ├── InvalidRequest       400, with the field
 │   ├── AuthenticationFailed 401: no credential, or one that is not accepted
-│   ├── Forbidden            403: the caller is known, and may not do this
-│   │   └── ModelNotAllowed  403: the key does not allow this model
 │   ├── UnknownModel         404
-│   ├── NotStored            404: a tenant, key, endpoint or request that does not exist
 │   ├── Conflict             409: the change does not fit what is stored
 │   └── RateLimited          429: too much at once; the same request may pass later
 └── ServiceError             ours, 5xx
-    ├── AuthenticationUnavailable 503: the credential cannot be checked at present
     ├── ModelUnavailable     503: Triton is down, not ready, or the model is not loaded
     │   ├── GuidePending     503: the request's guide is still being compiled
     │   ├── EndpointDrains   503: its endpoint drains, and the stream continues elsewhere
@@ -22,7 +18,6 @@ ProxyError
     │   ├── Preempted        503: a higher class needs its row, and the stream continues later
     │   └── ShuttingDown     503: this server stops, and its time to drain is over
     ├── LimitsUnavailable    503: the ledger of the callers' limits cannot be reached
-    ├── IdempotencyUnavailable 503: the records of idempotency keys cannot be used
     ├── DeadlineExceeded     504: the request took longer than its time limit
     ├── EngineStalled        504: the engine sent nothing for too long
     ├── StoreUnavailable     503: the database cannot be used
@@ -147,43 +142,22 @@ class ProxyError(Exception):
 
 
 class RequestError(ProxyError):
-    def __init__(self, message: str, *, code: ErrorCode, param: str | None) -> None:
+    def __init__(self, message: str, *, code: ErrorCode, param: str | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.param = param
 
 
 class InvalidRequest(RequestError):
-    pass
-
-
-class InvalidSchema(RequestError):
-    def __init__(self, message: str, *, param: str) -> None:
-        super().__init__(message, code=ErrorCode.INVALID_SCHEMA, param=param)
-
-
-class SchemaViolation(RequestError):
-    def __init__(self, message: str, *, param: str) -> None:
-        super().__init__(message, code=ErrorCode.SCHEMA_VIOLATION, param=param)
+    def __init__(
+        self, message: str, *, code: ErrorCode = ErrorCode.INVALID_PARAMETER, param: str | None
+    ) -> None:
+        super().__init__(message, code=code, param=param)
 
 
 class AuthenticationFailed(RequestError):
     def __init__(self, message: str, *, code: ErrorCode = ErrorCode.INVALID_API_KEY) -> None:
-        super().__init__(message, code=code, param=None)
-
-
-class Forbidden(RequestError):
-    pass
-
-
-class ModelNotAllowed(Forbidden):
-    def __init__(self, model: str) -> None:
-        super().__init__(
-            f"This API key does not allow the model {echoed(model)}. GET /v1/models lists those "
-            "that it allows.",
-            code=ErrorCode.MODEL_NOT_ALLOWED,
-            param="model",
-        )
+        super().__init__(message, code=code)
 
 
 class UnknownModel(RequestError):
@@ -196,10 +170,6 @@ class UnknownModel(RequestError):
             code=ErrorCode.MODEL_NOT_FOUND,
             param="model",
         )
-
-
-class NotStored(RequestError):
-    pass
 
 
 class Conflict(RequestError):
@@ -220,17 +190,20 @@ class RateLimited(RequestError):
         code: ErrorCode = ErrorCode.RATE_LIMIT_EXCEEDED,
         limit: str | None = None,
     ) -> None:
-        super().__init__(message, code=code, param=None)
+        super().__init__(message, code=code)
         self.retry_after_s = retry_after_s
         self.limit = limit
 
 
 class ServiceError(ProxyError):
-    pass
+    """code: another than that of the class."""
 
-
-class AuthenticationUnavailable(ServiceError):
-    code = ErrorCode.AUTHENTICATION_UNAVAILABLE
+    def __init__(
+        self, message: str, *, code: ErrorCode | None = None, detail: str | None = None
+    ) -> None:
+        super().__init__(message, detail=detail)
+        if code is not None:
+            self.code = code
 
 
 class ModelUnavailable(ServiceError):
@@ -264,10 +237,6 @@ class LimitsUnavailable(ServiceError):
     code = ErrorCode.LIMITS_UNAVAILABLE
 
 
-class IdempotencyUnavailable(ServiceError):
-    code = ErrorCode.IDEMPOTENCY_UNAVAILABLE
-
-
 class DeadlineExceeded(ServiceError):
     code = ErrorCode.DEADLINE_EXCEEDED
 
@@ -296,6 +265,20 @@ class ModelLoadingFailed(LaunchError):
 
     def __init__(self, folder: object, reason: str) -> None:
         super().__init__(f"Failed to load model from {folder}: {' '.join(reason.split())}")
+
+
+def unsupported(message: str, param: str | None) -> InvalidRequest:
+    """The model or this server cannot do what the field asks for."""
+    return InvalidRequest(message, code=ErrorCode.UNSUPPORTED_PARAMETER, param=param)
+
+
+def model_not_allowed(model: str) -> RequestError:
+    return RequestError(
+        f"This API key does not allow the model {echoed(model)}. GET /v1/models lists those that "
+        "it allows.",
+        code=ErrorCode.MODEL_NOT_ALLOWED,
+        param="model",
+    )
 
 
 def _restored(kind: type[ProxyError], message: str, state: dict[str, Any]) -> ProxyError:

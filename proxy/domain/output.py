@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 
@@ -85,6 +85,15 @@ class TokenDelta:
     times: EngineTimes | None = None
     prompt_blocks: bytes = b""
     embedding: bytes = b""
+
+    def behind(self, count: int) -> TokenDelta:
+        """The delta without its first tokens."""
+        return replace(
+            self,
+            token_bytes=self.token_bytes[count:],
+            token_ids=self.token_ids[count:],
+            log_probs=self.log_probs[count:],
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

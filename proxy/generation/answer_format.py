@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from proxy.domain import plain_spans
 from proxy.domain.completion import Answer
 from proxy.domain.constraint import Constraint
-from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.errors import unsupported
 from proxy.domain.model import ModelCard
 from proxy.domain.request import ChatPrompt, GenerationRequest
 from proxy.domain.sandbox import Sandbox
@@ -106,10 +106,9 @@ def _constrained(
         _refuse_grammars(request, card)
     family = guides.family or syntax.tools
     if family is None:
-        raise InvalidRequest(
+        raise unsupported(
             f"The model {card.name!r} has no tool parser: its chat template shows none that is "
             "known. Name one as 'tool_parser' in models.yaml.",
-            code=ErrorCode.UNSUPPORTED_PARAMETER,
             param="tools",
         )
     check = _check(request, card, guides)
@@ -152,10 +151,9 @@ def _refuse_grammars(request: GenerationRequest, card: ModelCard) -> None:
             "while it may answer in text, its syntax of tool calls cannot be held to these tools; "
             "it can with a 'tool_choice' of required, or one that names the tool"
         )
-    raise InvalidRequest(
+    raise unsupported(
         f"The model {card.name!r} cannot be held to the grammar in '{path}': {reason}. Without a "
         "guide, it can be called with a format of type 'text'.",
-        code=ErrorCode.UNSUPPORTED_PARAMETER,
         param=path,
     )
 
@@ -166,10 +164,9 @@ def _check_kind(constraint: Constraint | None, card: ModelCard) -> None:
     if constraint is None or constraint.kind in kinds:
         return
     accepted = ", ".join(kind.value for kind in kinds) or "none at all"
-    raise InvalidRequest(
+    raise unsupported(
         f"The model {card.name!r} does not accept guides of the kind {constraint.kind.value!r}, "
         f"which '{constraint.field}' asks for. It accepts: {accepted}.",
-        code=ErrorCode.UNSUPPORTED_PARAMETER,
         param=constraint.field,
     )
 

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from proxy.domain.completion import Answer, fold_choice
-from proxy.domain.errors import InvalidRequest, SchemaViolation, counted
+from proxy.domain.errors import ErrorCode, InvalidRequest, RequestError, counted
 from proxy.domain.events import Events, Finished, OutputEvent
 from proxy.domain.output import AnswerTimes, Usage
 from proxy.domain.record import RequestRecord
@@ -38,7 +38,7 @@ class Attempts:
         """One attempt, passed on as it comes.
 
         Raises:
-            SchemaViolation: in place of the last event, where the answer does not conform.
+            RequestError: in place of the last event, where the answer does not conform.
         """
         self._count(1)
         seen: list[OutputEvent] = []
@@ -55,7 +55,7 @@ class Attempts:
         """The events of the first answer that conforms; usage and times are of all attempts.
 
         Raises:
-            SchemaViolation: none did.
+            RequestError: none did.
         """
         spent, times, attempted, violation = Usage(), AnswerTimes(), request, None
         for number in range(1, self.at_most + 1):
@@ -115,11 +115,12 @@ class Attempts:
     async def _violation(self, answer: Answer) -> str | None:
         return await self.checker.violation(self.check, answer, self.caller)
 
-    def _error(self, violation: str, *, attempts: int) -> SchemaViolation:
+    def _error(self, violation: str, *, attempts: int) -> RequestError:
         times = counted(attempts, "attempt")
-        return SchemaViolation(
+        return RequestError(
             f"The model's answer does not conform to '{self.check.field}' after {times}: "
             f"{violation}.",
+            code=ErrorCode.SCHEMA_VIOLATION,
             param=self.check.field,
         )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import EngineFailed, ErrorCode, InvalidRequest, ModelUnavailable
+from proxy.domain.errors import EngineFailed, InvalidRequest, ModelUnavailable
 from proxy.domain.output import Usage
 from proxy.domain.record import RequestRecord, Stage, StageName
 from proxy.domain.request import TextPrompt, TokenPrompt
@@ -129,7 +129,6 @@ async def embedded(
                 raise InvalidRequest(
                     f"The vectors of {inputs} inputs have {numbers} numbers: at most "
                     f"{MOST_NUMBERS} are allowed. Send fewer inputs, or ask for fewer dimensions.",
-                    code=ErrorCode.INVALID_PARAMETER,
                     param="prompt",
                 )
             found[index] = [answer[at : at + size] for at in range(0, len(answer), size)]

@@ -17,28 +17,32 @@ from proxy.access.request_size import apply_model_limits, check_copies, limit_lo
 from proxy.access.start_gate import StartGate
 from proxy.domain import plain_spans
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.errors import ErrorCode, InvalidRequest, unsupported
 from proxy.domain.identity import current_caller
+from proxy.domain.image import Image
 from proxy.domain.model import ModelCard, Pooling
 from proxy.domain.record import RequestRecord
 from proxy.domain.request import (
     ChatPrompt,
     GenerationRequest,
+    Message,
     PromptBatch,
     TextPrompt,
     TokenPrompt,
 )
 from proxy.domain.sandbox import Sandbox
 from proxy.generation.answer_format import AnswerFormat, AnswerFormats
-from proxy.generation.leniency import with_described_results, without_unread_hints
 from proxy.generation.prompt_writer import PromptWriter, adds_special_tokens
 from proxy.language.prompting import control_tokens
 from proxy.language.prompting.callers_text import RenderedPrompt
+from proxy.language.prompting.chat_template import EFFORT, NONE, SWITCHES, VERBOSITY, read_by
 from proxy.language.structured.constraint_errors import map_constraint_error
 from proxy.language.syntax.output_parser import OutputParser
 from proxy.language.syntax.parsers import CardSyntax, syntax_of
 from proxy.models.deployment_chooser import DeploymentChooser
 from proxy.server_tools.tool_loop import offer_server_tools
+
+UNSEEN = "[The tool has returned an image here. This model reads no images.]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +182,7 @@ class Preparation:
             record: None for a request that is only shown, to which no ceiling of a caller applies.
 
         Raises:
-            InvalidRequest, InvalidSchema: the model or the operator does not allow the request.
+            RequestError: the model or the operator does not allow the request.
             RateLimited: as the sandbox.
             ModelUnavailable: no deployment can take it now.
         """
@@ -226,10 +230,9 @@ class Preparation:
         """
         generations = request.generations
         if request.embeds is None and card.facts.pooling is not None:
-            raise InvalidRequest(
+            raise unsupported(
                 f"The model {card.name!r} does not generate: send texts to /v1/embeddings, "
                 "/v1/rerank or /v1/score, or ask another model.",
-                code=ErrorCode.UNSUPPORTED_PARAMETER,
                 param="model",
             )
         if generations == 1 and isinstance(request.prompt, PromptBatch):
@@ -245,10 +248,9 @@ class Preparation:
         may_think = False
         try:
             if request.thinking_budget is not None and syntax.reasoning is None:
-                raise InvalidRequest(
+                raise unsupported(
                     f"The model {card.name!r} has no reasoning parser, so there is nothing to "
                     "limit.",
-                    code=ErrorCode.UNSUPPORTED_PARAMETER,
                     param="thinking_token_budget",
                 )
             answer_format = await self._formats.answer_format(request, card, syntax)
@@ -350,21 +352,16 @@ def _check_capabilities(request: EngineRequest, card: ModelCard) -> None:
     if missing := sorted(filter(request.needs, card.missing_capabilities)):
         pooled = {"embeddings": "has no embeddings", "scores": "does not score texts"}
         lacks = pooled.get(missing[0], "does not support this parameter")
-        raise InvalidRequest(
-            f"The model {card.name!r} {lacks}.",
-            code=ErrorCode.UNSUPPORTED_PARAMETER,
-            param=missing[0],
-        )
+        raise unsupported(f"The model {card.name!r} {lacks}.", param=missing[0])
 
 
 def _check_dimensions(request: EngineRequest, pooling: Pooling, card: ModelCard) -> None:
     """Refuses dimensions that the model was not trained for."""
     if request.embeds and request.embeds not in (*pooling.dimensions, pooling.width):
         known = ", ".join(map(str, (*pooling.dimensions, pooling.width)))
-        raise InvalidRequest(
+        raise unsupported(
             f"'dimensions' is {request.embeds}: the vectors of the model {card.name!r} can have "
             f"{known}.",
-            code=ErrorCode.UNSUPPORTED_PARAMETER,
             param="dimensions",
         )
 
@@ -393,6 +390,61 @@ def _check_token_ids(request: EngineRequest, card: ModelCard) -> None:
         if ids and (largest := max(ids)) >= size:
             raise InvalidRequest(
                 f"{param} names token {largest}, which is outside the vocabulary of {size} tokens",
-                code=ErrorCode.INVALID_PARAMETER,
                 param=param,
             )
+
+
+def without_unread_hints(
+    request: GenerationRequest, card: ModelCard
+) -> tuple[GenerationRequest, tuple[str, ...]]:
+    """The request without hints that no template of the model reads, and their names.
+
+    Reasoning that is unwanted, and that the template cannot switch off, is ended at once. A
+    caller's own template is asked by the sandbox alone.
+    """
+    prompt = request.prompt
+    if not isinstance(prompt, ChatPrompt) or prompt.template is not None:
+        return request, ()
+    values = dict(prompt.template_values)
+    given = [name for name in (EFFORT, VERBOSITY) if name in values]
+    if not given:
+        return request, ()
+    read = read_by(card.facts)
+    unread = [name for name in given if name not in read]
+    if EFFORT in unread and values[EFFORT] == NONE:
+        unread.remove(EFFORT)
+        if syntax_of(card).reasoning is not None and not read.intersection(SWITCHES):
+            del values[EFFORT]
+            request = replace(request, thinking_budget=0)
+    for name in unread:
+        del values[name]
+    return replace(request, prompt=replace(prompt, template_values=values)), tuple(unread)
+
+
+def with_described_results(request: GenerationRequest) -> GenerationRequest:
+    """With a sentence in the place of each image of a tool's result."""
+    prompt = request.prompt
+    if not isinstance(prompt, ChatPrompt) or not any(one.result_images for one in prompt.messages):
+        return request
+    messages, images, kept = list[Message](), prompt.images, list[Image]()
+    at = 0
+    for message in prompt.messages:
+        shown, own = message.result_images, message.parts.count(None)
+        kept += images[at + shown : at + own]
+        at += own
+        messages.append(_described(message) if shown else message)
+    prompt = replace(prompt, messages=tuple(messages), images=tuple(kept))
+    return replace(request, prompt=prompt)
+
+
+def _described(message: Message) -> Message:
+    left = message.result_images
+    parts = list[str | None]()
+    for part in message.parts:
+        if part is None and left:
+            part, left = UNSEEN, left - 1
+        parts.append(part)
+    text = "\n".join(filter(None, parts))
+    return replace(
+        message, content=text, parts=tuple(parts) if None in parts else (), result_images=0
+    )

@@ -12,7 +12,7 @@ import structlog
 from cachetools import LRUCache
 from typing_extensions import assert_never
 
-from proxy.domain.errors import ECHO_AT_MOST, ErrorCode, InvalidRequest
+from proxy.domain.errors import ECHO_AT_MOST, ErrorCode, InvalidRequest, unsupported
 from proxy.domain.image import Image
 from proxy.domain.model import ModelCard
 from proxy.domain.request import (
@@ -60,10 +60,9 @@ class PromptWriter:
         match request.prompt:
             case ChatPrompt():
                 if request.prompt.images and "images" not in card.capabilities:
-                    raise InvalidRequest(
+                    raise unsupported(
                         f"The model {card.name!r} reads no images ('image_url'): send parts of "
                         "type 'text'.",
-                        code=ErrorCode.UNSUPPORTED_PARAMETER,
                         param=request.prompt.place_of_image(),
                     )
                 rendered = await self._rendered(request, request.prompt, card, syntax)
@@ -160,10 +159,9 @@ def _text(prompt: TextPrompt, card: ModelCard) -> str:
     if prompt.suffix is None:
         return prompt.text
     if card.facts.infilling is None:
-        raise InvalidRequest(
+        raise unsupported(
             f"The model {card.name!r} was not trained to fill in the middle: its tokenizer has no "
             "such tokens. Leave out 'suffix'.",
-            code=ErrorCode.UNSUPPORTED_PARAMETER,
             param="suffix",
         )
     before_prefix, before_suffix, before_middle = card.facts.infilling

@@ -16,7 +16,7 @@ from prometheus_client.core import GaugeMetricFamily
 from build_engines.deployments import MAX_FALLBACKS
 from build_engines.models_file import ModelEntry
 from proxy.domain.engine import NotReady
-from proxy.domain.errors import ModelNotAllowed, ModelUnavailable, UnknownModel
+from proxy.domain.errors import ModelUnavailable, UnknownModel, model_not_allowed
 from proxy.domain.model import LoadedModel, ModelCard, ModelFacts
 from proxy.domain.request_limits import RequestLimits
 from proxy.models.deployments import DeploymentPlan
@@ -135,13 +135,13 @@ class Registry:
 
         Raises:
             UnknownModel: no model has this name or alias.
-            ModelNotAllowed: the caller's key does not allow it, or not any.
+            RequestError: the caller's key does not allow it, or not any.
         """
         if name is None:
             name = self.asked(None).name
         model = follower = self._named.get(name)
         if model is not None and not model.is_allowed:
-            raise ModelNotAllowed(name)
+            raise model_not_allowed(name)
         if not self.models:
             raise self._unavailable()
         for _ in range(1 + MAX_FALLBACKS):
@@ -160,15 +160,15 @@ class Registry:
 
         Raises:
             UnknownModel: no model has this name or alias.
-            ModelNotAllowed: the caller's key does not allow it, or not any.
+            RequestError: the caller's key does not allow it, or not any.
         """
         if name is None:
             if (card := next(iter(self.listed().values()), None)) is None:
-                raise ModelNotAllowed(self.cards()[0].name)
+                raise model_not_allowed(self.cards()[0].name)
             return card
         model = self.model(name)
         if not model.is_allowed:
-            raise ModelNotAllowed(name)
+            raise model_not_allowed(name)
         return model.cards[0]
 
     def listed(self) -> dict[str, ModelCard]:

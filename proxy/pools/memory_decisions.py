@@ -10,8 +10,7 @@ from typing import Any
 
 import structlog
 
-from proxy.domain.endpoints import MOST_DRAINED, WeightHistory, Weights
-from proxy.domain.errors import Conflict, ErrorCode
+from proxy.domain.endpoints import MOST_DRAINED, WeightHistory, Weights, too_many_drained
 
 logger = structlog.get_logger(__name__)
 
@@ -27,12 +26,7 @@ class MemoryDecisions:
     async def drain(self, address: str, *, actor: str) -> None:
         drained = self.drained | {address}
         if len(drained) > MOST_DRAINED:
-            raise Conflict(
-                f"{MOST_DRAINED} endpoints are drained, which is the most that are kept: undrain "
-                "those that are gone.",
-                code=ErrorCode.TOO_MANY_DECISIONS,
-                param="address",
-            )
+            raise too_many_drained()
         self.drained = drained
         logger.info("endpoint drained", address=address, actor=actor)
 

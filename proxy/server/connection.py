@@ -278,7 +278,7 @@ def _address(found: Any) -> Address:
 
 def error_response(code: ErrorCode, message: str) -> bytes:
     """Made without the application; ends the connection."""
-    body = json.dumps(body_of(RequestError(message, code=code, param=None))).encode()
+    body = json.dumps(body_of(RequestError(message, code=code))).encode()
     lines = (
         status_line(code.status),
         date_field(int(time.time())),

@@ -16,7 +16,7 @@ from typing import Any
 import jsonschema_rs
 import structlog
 
-from proxy.domain.errors import EngineFailed, ErrorCode, InvalidRequest
+from proxy.domain.errors import EngineFailed, InvalidRequest, unsupported
 from proxy.domain.events import (
     AnyDelta,
     Events,
@@ -61,10 +61,8 @@ def offer_server_tools(request: GenerationRequest, card: ModelCard) -> Generatio
     if not ours:
         if request.offers_server_tools or request.reports_server_calls:
             name = "server_tools" if request.offers_server_tools else "server_tool_events"
-            raise InvalidRequest(
-                f"The model {card.name!r} has no tools that the server runs.",
-                code=ErrorCode.UNSUPPORTED_PARAMETER,
-                param=name,
+            raise unsupported(
+                f"The model {card.name!r} has no tools that the server runs.", param=name
             )
         return request
     default = request.constraint is None
@@ -78,7 +76,6 @@ def offer_server_tools(request: GenerationRequest, card: ModelCard) -> Generatio
             raise InvalidRequest(
                 f"'{path}' is {tool.name!r}, as a tool's of this server is: rename yours, or leave "
                 "the server's out with 'server_tools': false.",
-                code=ErrorCode.INVALID_PARAMETER,
                 param=path,
             )
     return replace(request, tools=(*request.tools, *(tool.offered for tool in ours)))

@@ -9,12 +9,12 @@ import grpc
 from tritonclient.grpc import service_pb2
 
 from proxy.domain.errors import (
-    ErrorCode,
     InvalidRequest,
     ModelUnavailable,
     ProxyError,
     UnknownModel,
     echoed,
+    unsupported,
 )
 from proxy.domain.kserve import (
     KserveRequest,
@@ -85,7 +85,6 @@ class TritonKserve:
             raise InvalidRequest(
                 f"The shape of an input begins with 0, an empty batch: the model {echoed(model)} "
                 "batches its requests, so the first number of a shape must be 1 or more.",
-                code=ErrorCode.INVALID_PARAMETER,
                 param="inputs",
             )
 
@@ -102,17 +101,16 @@ def _error(error: grpc.aio.AioRpcError, model: str) -> ProxyError:
     """Triton's words about a request are for its sender, who names tensors in it."""
     code, details = error.code(), error.details() or ""
     if code is grpc.StatusCode.UNIMPLEMENTED and DECOUPLED.search(details):
-        return InvalidRequest(
+        return unsupported(
             f"The model {echoed(model)} is decoupled: it answers one request with any number of "
             "responses, which need a stream. /v2 has no streams: call this Triton's gRPC port.",
-            code=ErrorCode.UNSUPPORTED_PARAMETER,
             param="model",
         )
     if code is grpc.StatusCode.NOT_FOUND or UNKNOWN.search(details):
         return UnknownModel(model)
     if code in REFUSALS:
         message = details[:LONGEST_REFUSAL]
-        return InvalidRequest(message, code=ErrorCode.INVALID_PARAMETER, param=None)
+        return InvalidRequest(message, param=None)
     return error_of_call(error)
 
 

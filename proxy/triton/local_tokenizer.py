@@ -18,7 +18,7 @@ from build_engines.errors import BuildError
 from build_engines.json_files import read_object
 from build_engines.tokenizer_tables import added_marks, infilling, special_tokens
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.errors import ErrorCode, InvalidRequest, unsupported
 from proxy.domain.model import ModelFacts
 from proxy.domain.request_limits import smaller
 from proxy.domain.tokenizer import AdmittedPrompt
@@ -100,9 +100,8 @@ class LocalTokenizer:
         if request.token_ids is not None:
             text = self._of_ids(request.token_ids)
             if self._ids(text) != list(request.token_ids):
-                raise InvalidRequest(
+                raise unsupported(
                     "This model takes text only, and no text has exactly these tokens. Send text.",
-                    code=ErrorCode.UNSUPPORTED_PARAMETER,
                     param="prompt",
                 )
             return text
@@ -114,9 +113,8 @@ class LocalTokenizer:
             return text[len(bos) :]
         if isinstance(request.model.facts.chat_template, str):
             return text  # the template has no BOS token, and the engine adds one all the same
-        raise InvalidRequest(
+        raise unsupported(
             "The engine adds this model's special tokens itself. Leave out 'add_special_tokens'.",
-            code=ErrorCode.UNSUPPORTED_PARAMETER,
             param="add_special_tokens",
         )
 
@@ -143,7 +141,7 @@ class LocalTokenizer:
         room = context - count
         if not count:
             reason, param = "The prompt has no tokens. Give a text or token ids.", "prompt"
-            raise InvalidRequest(reason, code=ErrorCode.INVALID_PARAMETER, param=param)
+            raise InvalidRequest(reason, param=param)
         if request.prompt_cap is not None and count > request.prompt_cap:
             raise _too_long(
                 f"The prompt has {count} tokens. This server allows at most {request.prompt_cap}.",

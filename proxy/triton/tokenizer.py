@@ -13,10 +13,9 @@ from tritonclient.grpc import service_pb2
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import (
     EngineFailed,
-    ErrorCode,
     ForeignAnswer,
     GuidePending,
-    InvalidRequest,
+    unsupported,
 )
 from proxy.domain.model import ModelCard
 from proxy.domain.tokenizer import AdmittedPrompt
@@ -88,9 +87,8 @@ def _local(model: ModelCard) -> LocalTokenizer:
     """Raises InvalidRequest."""
     adopted = model.facts.adopted
     if adopted is None or adopted.tokenizer is None:
-        raise InvalidRequest(
+        raise unsupported(
             f"The model {model.name!r} has no tokenizer here: only its engine can count tokens.",
-            code=ErrorCode.UNSUPPORTED_PARAMETER,
             param="model",
         )
     return local_tokenizer(adopted.tokenizer)

@@ -14,7 +14,7 @@ from guides.compiler import GuideCompiler, GuideError
 from guides.mask import GuideMask
 from guides.state import GuideState
 from port import Guide
-from proxy.domain.errors import InvalidSchema
+from proxy.domain.errors import RequestError
 from proxy.language.structured.checks import schema_violation
 from proxy.language.structured.keywords import unenforced
 from proxy.language.structured.schema import SchemaLimits, checked
@@ -51,7 +51,7 @@ def test_what_is_not_named_is_held(compiler, vocabulary, schema, seed):
     assume(not unenforced(schema))
     try:
         assert_valid(compiler, vocabulary, schema, seed)
-    except (InvalidSchema, GuideError):
+    except (RequestError, GuideError):
         reject()
 
 
@@ -145,7 +145,7 @@ def test_arguments_under_a_familys_guide_are_held(compiler, vocabulary, family):
             guides = guide_of(family, schema)
             guide = Guide(guides.answer.kind.value, guides.answer.text)
             texts = answers(compiler, vocabulary, guide, seed)
-        except (InvalidSchema, GuideError):
+        except (RequestError, GuideError):
             reject()
         assume("f" not in guides.unheld)  # checked
         for text in texts:

@@ -15,12 +15,7 @@ from typing import TYPE_CHECKING
 from proxy import background
 from proxy.access.authentication.credentials import Headers, TrustedFront, credential
 from proxy.access.authentication.known_keys import KnownKeys, unaccepted
-from proxy.domain.errors import (
-    AuthenticationFailed,
-    AuthenticationUnavailable,
-    ErrorCode,
-    LaunchError,
-)
+from proxy.domain.errors import AuthenticationFailed, ErrorCode, LaunchError, ServiceError
 from proxy.domain.health import Concern
 from proxy.domain.identity import ALL_SCOPES, SHARED_TENANT, Caller, Scope
 from proxy.domain.key_records import KeySource, KeysUnavailable
@@ -71,8 +66,8 @@ class Authenticator:
 
         Raises:
             AuthenticationFailed: no credential, more than one, or one that is not accepted.
-            Forbidden: the caller's tenant is not active.
-            AuthenticationUnavailable: the credential cannot be checked at present.
+            RequestError: the caller's tenant is not active.
+            ServiceError: the credential cannot be checked at present.
         """
         given = credential(headers)
         try:
@@ -84,7 +79,7 @@ class Authenticator:
                     Caller(tenant=name, key_id=f"mtls:{name}", scopes=self._front_scopes)
                 )
         except KeysUnavailable:
-            raise AuthenticationUnavailable(OUTAGE) from None
+            raise ServiceError(OUTAGE, code=ErrorCode.AUTHENTICATION_UNAVAILABLE) from None
         raise AuthenticationFailed(
             "No API key was sent: send `Authorization: Bearer YOUR_API_KEY`.",
             code=ErrorCode.MISSING_API_KEY,

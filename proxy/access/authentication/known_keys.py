@@ -16,7 +16,7 @@ from anyio import CapacityLimiter
 from cachetools import LRUCache, TTLCache
 
 from proxy.access.authentication import api_key
-from proxy.domain.errors import AuthenticationFailed, ErrorCode, Forbidden, echoed
+from proxy.domain.errors import AuthenticationFailed, ErrorCode, RequestError, echoed
 from proxy.domain.identity import Caller, lowest_ceiling
 from proxy.domain.key_records import KeyRecord, KeySource, KeysUnavailable, TenantRecord
 
@@ -150,7 +150,7 @@ class KnownKeys:
         """
         Raises:
             AuthenticationFailed: the key is unknown, wrong, expired or revoked.
-            Forbidden: the tenant is not active.
+            RequestError: the tenant is not active.
             KeysUnavailable: the key is not known, and the store cannot be reached.
         """
         key_id = api_key.id_of(key)
@@ -173,7 +173,7 @@ class KnownKeys:
         """The caller, who has no key of ours, with what the store has of its tenant.
 
         Raises:
-            Forbidden: there is no such tenant, or it is not active.
+            RequestError: there is no such tenant, or it is not active.
             KeysUnavailable: the tenant is not known, and the store cannot be reached.
         """
         found = await self._tenants.find(caller.tenant)
@@ -261,9 +261,8 @@ def unaccepted() -> AuthenticationFailed:
     )
 
 
-def _inactive(tenant: str) -> Forbidden:
-    return Forbidden(
+def _inactive(tenant: str) -> RequestError:
+    return RequestError(
         f"The tenant {echoed(tenant)} is not active on this server: its operator can change that.",
         code=ErrorCode.TENANT_NOT_ACTIVE,
-        param=None,
     )

@@ -20,7 +20,7 @@ from proxy.access.authentication import api_key
 from proxy.access.store.audit_log import AuditLog, Change
 from proxy.access.store.database import Database, storable
 from proxy.access.store.tables import KEYS, META, TENANTS, as_json
-from proxy.domain.errors import Conflict, ErrorCode, NotStored, counted, echoed
+from proxy.domain.errors import Conflict, ErrorCode, RequestError, counted, echoed
 from proxy.domain.identity import Scope
 from proxy.domain.key_records import KeyRecord, TenantRecord
 
@@ -59,7 +59,7 @@ class _Records(Generic[Record]):
             return await self._found(connection, name)
 
     async def show(self, name: str) -> Record:
-        """Raises NotStored."""
+        """Raises RequestError."""
         async with self._database.reading() as connection:
             return await self.existing(connection, name)
 
@@ -81,7 +81,7 @@ class _Records(Generic[Record]):
         """changed: the record as stored -> as it shall be.
 
         Raises:
-            NotStored: there is no such record.
+            RequestError: there is no such record.
             Conflict: it is a key that is revoked.
         """
         async with self._audit.change(actor) as change:
@@ -91,7 +91,7 @@ class _Records(Generic[Record]):
         return after
 
     async def existing(self, connection: AsyncConnection, name: str) -> Record:
-        """Raises NotStored."""
+        """Raises RequestError."""
         record = await self._found(connection, name)
         if record is None:
             raise self._missing(name)
@@ -100,7 +100,7 @@ class _Records(Generic[Record]):
     async def _changeable(self, connection: AsyncConnection, name: str) -> Record:
         return await self.existing(connection, name)
 
-    def _missing(self, name: str) -> NotStored:
+    def _missing(self, name: str) -> RequestError:
         raise NotImplementedError
 
     async def _found(self, connection: AsyncConnection, name: str) -> Record | None:
@@ -149,7 +149,7 @@ class Tenants(_Records[TenantRecord]):
         """Deletes a tenant and its revoked keys; its usage is kept.
 
         Raises:
-            NotStored: there is no tenant of this name.
+            RequestError: there is no tenant of this name.
             Conflict: it has keys that are not revoked.
         """
         async with self._audit.change(actor) as change:
@@ -169,8 +169,8 @@ class Tenants(_Records[TenantRecord]):
             change.record("tenants.delete", self._object(tenant), before=view(tenant))
         return tenant
 
-    def _missing(self, name: str) -> NotStored:
-        return NotStored(
+    def _missing(self, name: str) -> RequestError:
+        return RequestError(
             f"There is no tenant {echoed(name)}.", code=ErrorCode.TENANT_NOT_FOUND, param="tenant"
         )
 
@@ -205,7 +205,7 @@ class Keys(_Records[KeyRecord]):
             return int((await connection.execute(select(META.c.generation))).scalar_one())
 
     async def create(self, actor: str, tenant: str, **fields: Any) -> IssuedKey:
-        """fields: others of the record. Raises NotStored: there is no such tenant."""
+        """fields: others of the record. Raises RequestError: there is no such tenant."""
         async with self._audit.change(actor) as change:
             await self._tenants.existing(change.connection, tenant)
             return await self._issue(change, tenant=tenant, **fields)
@@ -234,7 +234,7 @@ class Keys(_Records[KeyRecord]):
         The secret before an earlier rotation ends at once, whatever its overlap.
 
         Raises:
-            NotStored: there is no such key.
+            RequestError: there is no such key.
             Conflict: it is revoked.
         """
         async with self._audit.change(actor) as change:
@@ -251,7 +251,10 @@ class Keys(_Records[KeyRecord]):
         return IssuedKey(key=key, record=rotated)
 
     async def revoke(self, actor: str, key_id: str) -> KeyRecord:
-        """Ends a key for good, at once; one that is revoked already stays so. Raises NotStored."""
+        """Ends a key for good, at once; one that is revoked already stays so.
+
+        Raises RequestError: there is no such key.
+        """
         async with self._audit.change(actor) as change:
             before = await self.existing(change.connection, key_id)
             ended = before.revoked_at or change.at
@@ -282,8 +285,8 @@ class Keys(_Records[KeyRecord]):
             )
         return key
 
-    def _missing(self, name: str) -> NotStored:
-        return NotStored(
+    def _missing(self, name: str) -> RequestError:
+        return RequestError(
             f"There is no key with the id {echoed(name)}.",
             code=ErrorCode.KEY_NOT_FOUND,
             param="key",

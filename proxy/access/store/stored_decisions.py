@@ -16,8 +16,8 @@ from proxy.access.store.audit_log import AuditLog
 from proxy.access.store.database import Database, storable
 from proxy.access.store.tables import DEPLOYMENT_WEIGHTS, DRAINED_ENDPOINTS, META
 from proxy.background import Periodic
-from proxy.domain.endpoints import MOST_DRAINED, WeightHistory, Weights
-from proxy.domain.errors import Conflict, ErrorCode, InvalidRequest, StoreUnavailable, echoed
+from proxy.domain.endpoints import MOST_DRAINED, WeightHistory, Weights, too_many_drained
+from proxy.domain.errors import InvalidRequest, StoreUnavailable, echoed
 
 POLL_S = 0.25
 NO_CHANGES = WeightHistory()
@@ -75,7 +75,7 @@ class StoredDecisions:
                     gone = delete(table).where(table.c.address == address)
                     await change.connection.execute(gone)
                 elif len(drained) >= MOST_DRAINED:
-                    raise _too_many()
+                    raise too_many_drained()
                 else:
                     row = {"address": address, "at": change.at, "actor": actor}
                     await change.connection.execute(insert(table).values(row))
@@ -149,19 +149,8 @@ def _view(history: WeightHistory) -> dict[str, object]:
     return {"weights": history.current, "changes": len(history.earlier)}
 
 
-def _too_many() -> Conflict:
-    return Conflict(
-        f"{MOST_DRAINED} endpoints are drained, which is the most that are kept: undrain those "
-        "that are gone.",
-        code=ErrorCode.TOO_MANY_DECISIONS,
-        param="address",
-    )
-
-
 def _check(name: str, param: str) -> None:
     if not storable(name):
         raise InvalidRequest(
-            f"{param!r} has characters that cannot be stored: {echoed(name)}.",
-            code=ErrorCode.INVALID_PARAMETER,
-            param=param,
+            f"{param!r} has characters that cannot be stored: {echoed(name)}.", param=param
         )

@@ -30,7 +30,7 @@ from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.typed_route import PLAIN, QueryParameters, typed_router
 from proxy.api.openapi.responses import BODY, CSV, answers, text
 from proxy.api.pools.operator import actor
-from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.errors import InvalidRequest
 from proxy.domain.identity import Caller, current_caller
 
 TAG = "administration"
@@ -94,11 +94,7 @@ class OwnUsageQuery(QueryParameters):
         last = self.last or datetime.now(timezone.utc).date()
         first = self.first or last.replace(day=1)
         if first > last:
-            raise InvalidRequest(
-                f"'from' ({first}) is after 'to' ({last}).",
-                code=ErrorCode.INVALID_PARAMETER,
-                param="from",
-            )
+            raise InvalidRequest(f"'from' ({first}) is after 'to' ({last}).", param="from")
         return first, last
 
 
@@ -222,7 +218,6 @@ async def _rows(usage: Usage, period: UsagePeriod, groups: Sequence[str]) -> Seq
         raise InvalidRequest(
             f"The report has more than {MOST_ROWS:,} rows: choose fewer days, or name less in "
             "'by' (`triton-openai usage` has no such limit).",
-            code=ErrorCode.INVALID_PARAMETER,
             param="by",
         )
     return rows

@@ -9,7 +9,6 @@ from typing import Any
 from proxy.domain.errors import ErrorCode
 from proxy.domain.record import running_record
 
-Json = dict[str, Any]
 INVALID = "invalid_request_error"
 # By status; others are INVALID. The SDKs know these types: anthropic 2.14, of 2026-11.
 TYPES = {
@@ -57,10 +56,10 @@ SENTENCES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
 COMPILED = tuple((re.compile(ours, re.DOTALL), theirs) for ours, theirs in SENTENCES)
 
 
-def message_error(body: Json) -> Json:
+def message_error(body: dict[str, Any]) -> dict[str, Any]:
     """body: of the same error in OpenAI's form."""
     error = body["error"]
-    told: Json = {"type": OF_CODES.get(error["code"], INVALID), "message": _worded(error)}
+    told: dict[str, Any] = {"type": OF_CODES.get(error["code"], INVALID), "message": _worded(error)}
     if error["param"] == "thread":
         told["details"] = NO_THREADS
     return {
@@ -70,7 +69,7 @@ def message_error(body: Json) -> Json:
     }
 
 
-def _worded(error: Json) -> str:
+def _worded(error: dict[str, Any]) -> str:
     """The message as Anthropic's API writes it, where it has one for this."""
     message = str(error["message"])
     if OF_CODES.get(error["code"], INVALID) != INVALID:

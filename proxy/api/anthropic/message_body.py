@@ -40,7 +40,7 @@ from proxy.api.openai.field_types import (
     check_some_usable,
     dropped_types,
 )
-from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.errors import InvalidRequest
 from proxy.domain.model import ModelCard
 from proxy.domain.request import ChatPrompt, GenerationRequest, Sampling
 from proxy.domain.tools import ToolChoice, ToolMode
@@ -193,7 +193,7 @@ class CountTokensBody(RequestBody):
         elif choice is not None and choice.type == "any" and not known:
             wrong = "'tool_choice' \"any\" is only allowed when 'tools' are given"
         if wrong is not None:
-            raise InvalidRequest(wrong, code=ErrorCode.INVALID_PARAMETER, param="tool_choice")
+            raise InvalidRequest(wrong, param="tool_choice")
 
     @property
     def asked_format(self) -> ConstraintRequest | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from proxy.api.anthropic.error_form import message_error
 from proxy.api.http.answer import NamedEvents
+from proxy.api.openai.field_types import Json
 from proxy.api.openai.message_bodies import partial_object
 from proxy.domain.completion import Completion
 from proxy.domain.events import (
@@ -22,7 +22,6 @@ from proxy.domain.output import FinishReason, Usage
 from proxy.domain.record import running_record
 from proxy.domain.request import GenerationRequest
 
-Json = dict[str, Any]
 SIGNATURE = "unsigned"  # clients drop reasoning whose signature is empty
 NAMES = {
     "prompt": "messages",

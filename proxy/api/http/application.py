@@ -40,7 +40,7 @@ from proxy.api.http.typed_route import TypedRoute
 from proxy.api.openapi.document import NAME
 from proxy.api.openapi.responses import HEADERS
 from proxy.domain import identity
-from proxy.domain.errors import ErrorCode, Forbidden, ProxyError, in_short
+from proxy.domain.errors import ErrorCode, ProxyError, RequestError, in_short
 from proxy.domain.identity import ANYONE, ANYONE_BUT_ADMINS, Caller, current_caller
 from proxy.domain.record import RequestRecord, StageName
 from proxy.journal.journal import Journal
@@ -234,7 +234,7 @@ class Application(FastAPI):
         need = self._scopes.of(scope["path"])
         if self._authentication is None:
             if need is identity.Scope.ADMIN and not self._opens_administration:
-                raise Forbidden(NO_ADMIN, code=ErrorCode.INSUFFICIENT_SCOPE, param=None)
+                raise RequestError(NO_ADMIN, code=ErrorCode.INSUFFICIENT_SCOPE)
             # an application around this one may know who calls
             if not self._opens_administration and current_caller.get() is ANYONE:
                 current_caller.set(ANYONE_BUT_ADMINS)

@@ -11,7 +11,7 @@ from starlette.types import Scope as Connection
 
 from proxy.access.authentication.authenticator import Authenticator
 from proxy.api.http.route_scopes import Need
-from proxy.domain.errors import ErrorCode, Forbidden, ProxyError, in_short
+from proxy.domain.errors import ErrorCode, ProxyError, RequestError, in_short
 from proxy.domain.identity import Caller, Scope, current_caller
 from proxy.domain.record import RequestRecord
 from proxy.telemetry.metrics import Metrics
@@ -42,7 +42,7 @@ class Authentication:
     async def caller(self, connection: Connection, need: Need, record: RequestRecord) -> Caller:
         """
         Raises:
-            ProxyError: what the authenticator raises, or Forbidden for a missing scope.
+            ProxyError: what the authenticator raises, or a RequestError for a missing scope.
         """
         caller = None
         # `server` keeps the connection's own address where uvicorn puts a forwarded one
@@ -51,10 +51,9 @@ class Authentication:
             caller = await self._authenticator.caller(connection["headers"], str(peer[0]))
             record.tenant, record.key_id = caller.tenant, caller.key_id
             if isinstance(need, Scope) and not caller.may(need):
-                raise Forbidden(
+                raise RequestError(
                     f"This API key lacks the scope {need.value!r}, which this route needs.",
                     code=ErrorCode.INSUFFICIENT_SCOPE,
-                    param=None,
                 )
         except ProxyError as error:
             self._count(error.code.value)

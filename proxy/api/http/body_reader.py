@@ -183,7 +183,6 @@ def _check_headers(request: Request, limits: BodyLimits) -> None:
         raise RequestError(
             f"The body is compressed (Content-Encoding: {echoed(coding)}): send it as it is.",
             code=ErrorCode.UNSUPPORTED_ENCODING,
-            param=None,
         )
     if b"origin" in headers:
         given = headers.get(b"content-type", b"").decode("latin-1")
@@ -192,7 +191,6 @@ def _check_headers(request: Request, limits: BodyLimits) -> None:
                 f"The Content-Type of a request from a web page must be {JSON_TYPE} (given: "
                 f"{echoed(given)}).",
                 code=ErrorCode.UNSUPPORTED_CONTENT_TYPE,
-                param=None,
             )
     if int(headers.get(b"content-length", 0)) > limits.bytes:  # the HTTP parser lets digits pass
         raise _too_large(limits)
@@ -221,7 +219,6 @@ def _too_large(limits: BodyLimits) -> RequestError:
     return RequestError(
         f"The request body is larger than {limits.bytes} bytes (the setting MAX_REQUEST_SIZE_MB).",
         code=ErrorCode.REQUEST_TOO_LARGE,
-        param=None,
     )
 
 

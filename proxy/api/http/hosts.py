@@ -40,7 +40,6 @@ class HostPolicy:
             f"The host {echoed(host.decode('latin-1'))} is not a name of this server: its operator "
             "adds it to ALLOWED_HOSTS.",
             code=ErrorCode.UNKNOWN_HOST,
-            param=None,
         )
 
     def is_own_origin(self, origin: str, host: str) -> bool:

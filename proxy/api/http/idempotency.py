@@ -32,14 +32,15 @@ from proxy.domain import identity
 from proxy.domain.errors import (
     Conflict,
     ErrorCode,
-    IdempotencyUnavailable,
     InvalidRequest,
     ModelUnavailable,
     ProxyError,
     RateLimited,
     RequestError,
+    ServiceError,
     ShuttingDown,
     echoed,
+    unsupported,
 )
 from proxy.domain.identity import current_caller
 from proxy.domain.record import running_record
@@ -101,10 +102,9 @@ class Idempotency:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         given = key_headers(scope["headers"])
         if scope["path"].startswith(RETURN_SECRETS):
-            raise InvalidRequest(
+            raise unsupported(
                 f"Routes of API keys take no {KEY}: their answers are secrets, which are not kept "
                 "for a second request. Send the request without it.",
-                code=ErrorCode.UNSUPPORTED_PARAMETER,
                 param=KEY,
             )
         async with self._parts.bodies.received(Request(scope, receive)) as body:
@@ -193,9 +193,10 @@ class Idempotency:
     ) -> None:
         self._count("unavailable")
         if self._parts.is_closed:
-            raise IdempotencyUnavailable(
+            raise ServiceError(
                 f"The records of {KEY} cannot be used at present. Try again later, or send the "
                 "request without a key.",
+                code=ErrorCode.IDEMPOTENCY_UNAVAILABLE,
                 detail=detail,
             )
 
@@ -273,27 +274,28 @@ def key_headers(headers: Iterable[tuple[bytes, bytes]]) -> KeyHeaders:
     """
     given, event_id = _only(headers, KEY), _only(headers, LAST_EVENT_ID)
     if given is None:
-        raise _invalid(
-            LAST_EVENT_ID, f"{LAST_EVENT_ID} needs the {KEY} of the request that it continues."
+        raise InvalidRequest(
+            f"{LAST_EVENT_ID} needs the {KEY} of the request that it continues.",
+            param=LAST_EVENT_ID,
         )
     key = given
     if given.startswith('"'):
         if not _QUOTED.fullmatch(given):
-            raise _invalid(
-                KEY, f"{KEY} begins with a quote, but is not a quoted string: {echoed(given)}"
+            raise InvalidRequest(
+                f"{KEY} begins with a quote, but is not a quoted string: {echoed(given)}", param=KEY
             )
         key = re.sub(r"\\(.)", r"\1", given[1:-1])
     if not _PRINTABLE.fullmatch(key):
-        raise _invalid(
-            KEY,
+        raise InvalidRequest(
             f"{KEY} must have 1 to {LONGEST_KEY} printable ASCII characters (given: "
             f"{echoed(given)}, {len(key)} characters).",
+            param=KEY,
         )
     if event_id is not None and not _EVENT_ID.fullmatch(event_id):
-        raise _invalid(
-            LAST_EVENT_ID,
+        raise InvalidRequest(
             f"{LAST_EVENT_ID} must be the `id` of an event, a number of at most "
             f"{LONGEST_EVENT_ID} digits (given: {echoed(event_id)}).",
+            param=LAST_EVENT_ID,
         )
     return KeyHeaders(key, int(event_id or 0))
 
@@ -302,12 +304,10 @@ def _only(headers: Iterable[tuple[bytes, bytes]], name: str) -> str | None:
     wanted = name.lower().encode()
     found = {value.decode("latin-1").strip() for each, value in headers if each == wanted}
     if len(found) > 1:
-        raise _invalid(name, f"The header {name} is given {len(found)} times: send one.")
+        raise InvalidRequest(
+            f"The header {name} is given {len(found)} times: send one.", param=name
+        )
     return next(iter(found), None)
-
-
-def _invalid(name: str, message: str) -> InvalidRequest:
-    return InvalidRequest(message, code=ErrorCode.INVALID_PARAMETER, param=name)
 
 
 REFUSALS = {
@@ -333,6 +333,6 @@ def _error_of(reason: Reason) -> ProxyError:
         case Reason.NOT_KEPT:
             return RequestError(message, code=ErrorCode.STREAM_NOT_KEPT, param=LAST_EVENT_ID)
         case Reason.UNKNOWN_EVENT | Reason.NOT_EVENTS:
-            return _invalid(LAST_EVENT_ID, message)
+            return InvalidRequest(message, param=LAST_EVENT_ID)
         case Reason.TOO_MANY_READERS:
             return RateLimited(message, code=ErrorCode.CONCURRENCY_LIMIT_EXCEEDED)

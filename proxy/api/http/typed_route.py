@@ -13,7 +13,7 @@ from starlette.types import Send
 
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.validation_errors import refusal
-from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.errors import InvalidRequest
 
 PLAIN = r"^[^\x00-\x1f\x7f]+$"  # no control characters; pydantic refuses lone surrogates
 
@@ -87,9 +87,7 @@ def read_query(request: Request, kind: type[Q]) -> Q:
     for name, value in request.query_params.multi_items():
         if name in given:
             raise InvalidRequest(
-                f"The query parameter {name[:100]!r} is given twice.",
-                code=ErrorCode.INVALID_PARAMETER,
-                param=name[:100],
+                f"The query parameter {name[:100]!r} is given twice.", param=name[:100]
             )
         given[name] = value
     try:

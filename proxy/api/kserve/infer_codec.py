@@ -23,7 +23,7 @@ from pydantic import (
 from proxy.api.http.validation_errors import refusal
 from proxy.api.kserve import elements
 from proxy.api.kserve.elements import WrongElements
-from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.errors import InvalidRequest, unsupported
 from proxy.domain.kserve import KserveRequest, KserveResponse, RequestedOutput, Tensor
 
 MOST_TENSORS, MOST_DIMENSIONS, MOST_PARAMETERS = 256, 16, 64
@@ -162,10 +162,9 @@ def _binary_size(given: InputBody, param: str, left: int) -> int | None:
 def _check(parameters: dict[str, Value], param: str) -> None:
     for name in parameters:
         if name.startswith(REFUSED):
-            raise InvalidRequest(
+            raise unsupported(
                 f"'{param}.{name}' is not supported: names of shared memory, and names that begin "
                 "with triton_, are refused.",
-                code=ErrorCode.UNSUPPORTED_PARAMETER,
                 param=f"{param}.{name}",
             )
 
@@ -182,7 +181,7 @@ def _without(parameters: dict[str, Value], name: str) -> dict[str, Value]:
 
 
 def _wrong(message: str, param: str) -> InvalidRequest:
-    return InvalidRequest(f"{message}.", code=ErrorCode.INVALID_PARAMETER, param=param)
+    return InvalidRequest(f"{message}.", param=param)
 
 
 def head(response: KserveResponse, binary: frozenset[str]) -> bytes:
@@ -215,7 +214,6 @@ def _output(tensor: Tensor, is_binary: bool) -> dict[str, Any]:
         except WrongElements as error:
             raise InvalidRequest(
                 f"The output {tensor.name!r} {error} (the parameter `binary_data` of the output).",
-                code=ErrorCode.INVALID_PARAMETER,
                 param="outputs",
             ) from None
     return described

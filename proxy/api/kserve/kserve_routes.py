@@ -23,11 +23,11 @@ from proxy.api.kserve import infer_codec
 from proxy.api.kserve.infer_codec import ParsedInfer
 from proxy.domain.errors import (
     ErrorCode,
-    Forbidden,
     InvalidRequest,
-    ModelNotAllowed,
     ProxyError,
+    RequestError,
     echoed,
+    model_not_allowed,
 )
 from proxy.domain.identity import Scope, current_caller
 from proxy.domain.kserve import KserveBackend, KserveResponse
@@ -198,7 +198,6 @@ def _parts(data: bytes, length: str | None) -> tuple[bytes, bytes]:
         raise InvalidRequest(
             f"Inference-Header-Content-Length is {echoed(length)}: it must be the length of the "
             f"JSON, from 1 to the {len(data)} bytes of the body.",
-            code=ErrorCode.INVALID_PARAMETER,
             param="Inference-Header-Content-Length",
         )
     return data[: int(length)], data[int(length) :]
@@ -207,9 +206,7 @@ def _parts(data: bytes, length: str | None) -> tuple[bytes, bytes]:
 def _version(text: str) -> str:
     if text and not (text.isascii() and text.isdigit() and len(text) < 20):
         raise InvalidRequest(
-            f"{echoed(text)} is not a version of a model: versions are numbers.",
-            code=ErrorCode.INVALID_PARAMETER,
-            param="version",
+            f"{echoed(text)} is not a version of a model: versions are numbers.", param="version"
         )
     return text
 
@@ -219,12 +216,12 @@ def _ready(is_ready: bool) -> Response:
 
 
 def _check(model: str, internal: Internal) -> None:
-    """Raises Forbidden, ModelNotAllowed; ModelUnavailable as `internal`."""
+    """Raises RequestError; ModelUnavailable as `internal`."""
     caller = current_caller.get()
     if not caller.models.allows(model):
-        raise ModelNotAllowed(model)
+        raise model_not_allowed(model)
     if model in internal() and not caller.may(Scope.ADMIN):
-        raise Forbidden(
+        raise RequestError(
             f"The model {echoed(model)} serves OpenAI's API, with its limits and its protection of "
             "control tokens. Use /v1/chat/completions; only the scope admin may call it here.",
             code=ErrorCode.MODEL_NOT_ALLOWED,

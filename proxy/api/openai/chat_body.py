@@ -21,7 +21,7 @@ from proxy.api.openai.field_types import (
 from proxy.api.openai.generation_body import GenerationBody
 from proxy.api.openai.message_bodies import Messages
 from proxy.api.openai.tool_bodies import AUTO, ToolsBody
-from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.errors import InvalidRequest
 from proxy.domain.request import (
     ChatPrompt,
     GenerationRequest,
@@ -173,7 +173,6 @@ class ChatCompletionBody(GenerationBody, ReasoningBody, ToolsBody):
                 raise InvalidRequest(
                     "An image ('image_url') needs the chat template, which "
                     "'nvext.use_raw_prompt' does not use.",
-                    code=ErrorCode.INVALID_PARAMETER,
                     param="nvext.use_raw_prompt",
                 )
             return TextPrompt(text=messages[0].content or "")

@@ -27,9 +27,10 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from proxy.api.http.validation_errors import FieldError
-from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.errors import ErrorCode, InvalidRequest, unsupported
 from proxy.domain.image import MEDIA_TYPES, Image, media_type
 
+Json = dict[str, Any]
 INT32_MAX = 2**31 - 1
 UNKNOWN_AT_MOST = 50
 NULL = {"type": "null"}
@@ -172,13 +173,30 @@ def dropped_types(tools: Iterable[object]) -> tuple[str, ...]:
 def check_some_usable(dropped: Sequence[str], has_some: bool) -> None:
     """Raises InvalidRequest: tools are offered, and none of them can be called."""
     if dropped and not has_some:
-        raise InvalidRequest(
+        raise unsupported(
             f"'tools' has none that a model of this server can call: {', '.join(dropped)} would "
             "have to be run by this server, which does not have it. Send tools with a schema of "
             "your own, or leave 'tools' out.",
-            code=ErrorCode.UNSUPPORTED_PARAMETER,
             param="tools",
         )
+
+
+def check_chosen(has_tools: bool, chosen: Iterable[tuple[str, str, str, str | None]]) -> None:
+    """Checks the tools that `tool_choice` names: path, name and type of each, and the type that
+    the tool of this name has.
+
+    Raises:
+        InvalidRequest: there is no such tool, or it has another type.
+    """
+    if not has_tools:
+        raise InvalidRequest(
+            "'tool_choice' is only allowed when 'tools' are given", param="tool_choice"
+        )
+    for path, name, kind, known in chosen:
+        if known is None:
+            raise InvalidRequest(f"'{path}' is {name!r}, which is not one of 'tools'", param=path)
+        if kind != known:
+            raise InvalidRequest(f"'{path}' is {name!r}, a tool of the type {known!r}", param=path)
 
 
 class Only:

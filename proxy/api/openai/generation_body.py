@@ -33,9 +33,59 @@ from proxy.api.openai.field_types import (
     TokenIds,
     TokenLimit,
 )
-from proxy.api.openai.nvext import NvExtBody
+from proxy.api.openai.response_format import FormatBody, GuidedBody
 from proxy.domain.errors import ErrorCode, InvalidRequest, echoed
 from proxy.domain.request import PromptLimit, Sampling
+from proxy.language.structured.constraint_request import ConstraintRequest
+
+AnnotationName = Literal["request_id", "formatted_prompt", "token_ids", "timing"]
+ExtraField = Literal["timing", "worker_id"]
+
+
+class AgentHints(RequestBody):
+    """`priority`: higher numbers go first."""
+
+    priority: Annotated[int, Field(ge=-INT32_MAX, le=INT32_MAX)] | None = None
+
+
+class NvExt(GuidedBody):
+    """The fields of Dynamo's and NIM's clients. Dynamo's `greed_sampling` is `greedy_sampling`."""
+
+    ignore_eos: bool | None = None
+    top_k: Annotated[int, Field(ge=-1, le=INT32_MAX)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=2)] | None = None
+    greedy_sampling: bool | None = None
+    greed_sampling: bool | None = None
+    use_raw_prompt: bool | None = None
+    annotations: ListOf[AnnotationName] | None = None
+    extra_fields: ListOf[ExtraField] | None = None
+    token_data: TokenIds | None = None
+    max_thinking_tokens: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
+    agent_hints: AgentHints | None = None
+
+    @model_validator(mode="after")
+    def _two_names_say_the_same(self) -> NvExt:
+        if len({self.greedy_sampling, self.greed_sampling} - {None}) > 1:
+            raise FieldError(
+                "nvext.greed_sampling",
+                "'nvext.greed_sampling' and 'nvext.greedy_sampling' are the same field; "
+                "given as true and false",
+            )
+        return self
+
+
+class NvExtBody(FormatBody):
+    """A body with the field `nvext`."""
+
+    nvext: NvExt | None = None
+
+    def _guides(self) -> list[ConstraintRequest]:
+        """The body's own guides, and those of `nvext` that differ from them."""
+        own = self.guided()
+        known = [(one.form, one.value) for one in own]
+        extra = self.nvext.guided("nvext.") if self.nvext else []
+        return own + [one for one in extra if (one.form, one.value) not in known]
+
 
 # Names of the domain's fields and of tensors -> names of OpenAI's fields, for errors.
 FIELD_NAMES = {
@@ -273,7 +323,6 @@ def merged(body: Body, words: Mapping[str, int], *, ids_field: str) -> Body:
                 raise InvalidRequest(
                     f"'{name}' is {echoed(own)}, but 'nvext.{path}' is {echoed(value)}: give one "
                     "of them",
-                    code=ErrorCode.INVALID_PARAMETER,
                     param=f"nvext.{path}",
                 )
             update[name] = value
@@ -298,7 +347,7 @@ def merged(body: Body, words: Mapping[str, int], *, ids_field: str) -> Body:
             shown = text if is_number else f"{echoed(text)}, which is the priority {meant}"
             message = f"'{priority_field}' is {own}, but '{path}' is {shown}: give one of them"
         if message is not None:
-            raise InvalidRequest(message, code=ErrorCode.INVALID_PARAMETER, param=path)
+            raise InvalidRequest(message, param=path)
         update["priority"], priority_field = meant, path
     if not update:
         return body

@@ -7,12 +7,12 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any
 
 from typing_extensions import assert_never
 
 from proxy.api.openai.chat_body import ChatCompletionBody
 from proxy.api.openai.completion_body import CompletionBody
+from proxy.api.openai.field_types import Json
 from proxy.api.openai.generation_body import FIELD_NAMES, GenerationBody
 from proxy.api.openai.log_prob_renderer import ChatLogProbs, CompletionLogProbs, LogProbRenderer
 from proxy.domain.completion import Answer, Completion
@@ -30,8 +30,6 @@ from proxy.domain.model import ModelCard
 from proxy.domain.output import Usage
 from proxy.domain.request import GenerationRequest
 from proxy.domain.tools import ToolCall
-
-Json = dict[str, Any]
 
 # Audio and predictions are not supported, so these are 0. Clients with strict types (MacPaw's for
 # Swift, older ones for PHP) lose the whole block, or fail, if one of these fields is missing.

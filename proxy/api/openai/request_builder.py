@@ -20,7 +20,7 @@ from proxy.api.openai.completion_body import CompletionBody
 from proxy.api.openai.field_types import MOST_MESSAGES, MOST_STOPS, MOST_TOOLS, Most
 from proxy.api.openai.generation_body import GenerationBody, merged, tier_of
 from proxy.api.openai.renderers import ChatRenderer, CompletionRenderer
-from proxy.domain.errors import ErrorCode, InvalidRequest, echoed
+from proxy.domain.errors import ErrorCode, InvalidRequest, echoed, unsupported
 from proxy.domain.identity import TENANT_NAME, Caller, current_caller, is_reserved
 from proxy.domain.request import GenerationRequest
 from proxy.domain.tokenizer import Tokenizer
@@ -59,10 +59,9 @@ class FieldLimits:
     def check(self, body: GenerationBody) -> None:
         """Raises InvalidRequest."""
         if body.service_tier is not None and not self.has_tier(body.service_tier):
-            raise InvalidRequest(
+            raise unsupported(
                 f"Invalid value for 'service_tier': {body.service_tier!r} is not a tier of this "
                 "server: use 'auto' or 'default'.",
-                code=ErrorCode.UNSUPPORTED_PARAMETER,
                 param="service_tier",
             )
         if body.stop is not None:
@@ -112,7 +111,6 @@ def _tenant_in(metadata: Mapping[str, str]) -> str | None:
         raise InvalidRequest(
             f"Invalid value for 'metadata.tenant_id': {echoed(name)} cannot be a tenant. Use up to "
             "128 letters, digits and '._:@-', and neither 'default' nor an address.",
-            code=ErrorCode.INVALID_PARAMETER,
             param="metadata.tenant_id",
         )
     return name

@@ -11,14 +11,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
 
 from proxy.api.http.validation_errors import FieldError
-from proxy.api.openai.field_types import ListOf, Only, RequestBody
+from proxy.api.openai.field_types import Json, ListOf, Only, RequestBody
 from proxy.language.structured.constraint_request import ConstraintRequest, Form
 
 Guide = Annotated[str, StringConstraints(min_length=1)]
-JsonObject = dict[str, Any]
 # vLLM accepts JSON as an object or as text.
-Json = Annotated[
-    Annotated[Guide, Tag("<text>")] | Annotated[JsonObject, Tag("<object>")],
+JsonOrText = Annotated[
+    Annotated[Guide, Tag("<text>")] | Annotated[Json, Tag("<object>")],
     Discriminator(lambda value: "<object>" if isinstance(value, dict) else "<text>"),
 ]
 Choices = Annotated[ListOf[Guide], Field(min_length=1)]
@@ -27,7 +26,7 @@ Choices = Annotated[ListOf[Guide], Field(min_length=1)]
 class GuidedBody(RequestBody):
     """The guided_* fields, for the bodies and for `nvext`."""
 
-    guided_json: Json | None = None
+    guided_json: JsonOrText | None = None
     guided_regex: Guide | None = None
     guided_choice: Choices | None = None
     guided_grammar: Guide | None = None
@@ -64,7 +63,7 @@ class TextFormat(RequestBody):
 class NamedSchema(RequestBody):
     name: SchemaName
     description: str | None = None
-    schema_: JsonObject = Field(alias="schema")
+    schema_: Json = Field(alias="schema")
     strict: bool | None = None
 
 
@@ -77,7 +76,7 @@ class JsonFormat(RequestBody):
     """`json` is TensorRT-LLM's, `json_object` OpenAI's, `schema` llama.cpp's and Fireworks'."""
 
     type: Literal["json", "json_object"]
-    schema_: JsonObject | None = Field(None, alias="schema")
+    schema_: Json | None = Field(None, alias="schema")
 
 
 class RegexFormat(RequestBody):
@@ -99,8 +98,8 @@ class StructuralTagFormat(RequestBody):
     """A structural tag for xgrammar: `format`, or `structures` and `triggers`."""
 
     type: Literal["structural_tag"]
-    format: JsonObject | None = None
-    structures: ListOf[JsonObject] | None = None
+    format: Json | None = None
+    structures: ListOf[Json] | None = None
     triggers: ListOf[Guide] | None = None
 
 
@@ -156,12 +155,12 @@ ResponseFormat = Annotated[
 class StructuredOutputs(RequestBody):
     """vLLM's field. `disable_fallback` has no effect, since there is only one backend."""
 
-    json_: Json | None = Field(None, alias="json")
+    json_: JsonOrText | None = Field(None, alias="json")
     regex: Guide | None = None
     choice: Choices | None = None
     grammar: Guide | None = None
     json_object: bool | None = None
-    structural_tag: Json | None = None
+    structural_tag: JsonOrText | None = None
     disable_fallback: bool | None = None
 
     def asked(self) -> list[ConstraintRequest]:
@@ -183,7 +182,7 @@ class FormatBody(GuidedBody):
     guided_decoding_backend: (
         Annotated[str, Only("auto", "xgrammar", "xgrammar:no-fallback")] | None
     ) = None
-    json_schema: Json | None = None
+    json_schema: JsonOrText | None = None
     regex: Guide | None = None
     ebnf: Guide | None = None
 

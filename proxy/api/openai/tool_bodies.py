@@ -13,13 +13,13 @@ from proxy.api.openai.field_types import (
     ListOf,
     Only,
     RequestBody,
+    check_chosen,
     check_own_names,
     check_some_usable,
     dropped_types,
     type_of,
 )
 from proxy.api.openai.message_bodies import FunctionName, kind_of_tool
-from proxy.domain.errors import ErrorCode, InvalidRequest
 from proxy.domain.server_tools import ServerTool
 from proxy.domain.tools import Tool, ToolChoice, ToolGrammar, ToolMode
 
@@ -217,14 +217,11 @@ class ToolsBody(RequestBody):
         check_some_usable(self.dropped, bool(known))
         if choice in (None, "none", "auto"):
             return
-        if not known:
-            raise _wrong("tool_choice", "'tool_choice' is only allowed when 'tools' are given")
-        for path, named in _chosen(choice):
-            path, name = f"{path}.{named.type}.name", _named(named).name
-            if name not in known:
-                raise _wrong(path, f"'{path}' is {name!r}, which is not one of 'tools'")
-            if named.type != known[name]:
-                raise _wrong(path, f"'{path}' is {name!r}, a tool of the type {known[name]!r}")
+        named = [(path, one.type, _named(one).name) for path, one in _chosen(choice)]
+        check_chosen(
+            bool(known),
+            ((f"{path}.{kind}.name", name, kind, known.get(name)) for path, kind, name in named),
+        )
 
     @property
     def domain_choice(self) -> ToolChoice:
@@ -237,10 +234,6 @@ class ToolsBody(RequestBody):
         if isinstance(choice, AllowedToolsBody):
             return ToolChoice(mode=ToolMode(choice.allowed_tools.mode), allowed=names)
         return ToolChoice(mode=ToolMode(choice))
-
-
-def _wrong(path: str, message: str) -> InvalidRequest:
-    return InvalidRequest(message, code=ErrorCode.INVALID_PARAMETER, param=path)
 
 
 def _named(

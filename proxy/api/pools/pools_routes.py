@@ -40,7 +40,7 @@ from proxy.domain.errors import (
     Conflict,
     ErrorCode,
     InvalidRequest,
-    NotStored,
+    RequestError,
     UnknownModel,
     echoed,
     in_short,
@@ -122,9 +122,9 @@ def _listed(pools: Pools, decisions: Decisions, address: str | None = None) -> R
 
 
 def _check_known(pools: Pools, address: str) -> None:
-    """Raises NotStored."""
+    """Raises RequestError."""
     if all(each.address != address for each in pools.endpoints()):
-        raise NotStored(
+        raise RequestError(
             f"No pool has an endpoint {echoed(address)}. GET /admin/v1/endpoints lists them.",
             code=ErrorCode.ENDPOINT_NOT_FOUND,
             param="address",
@@ -175,26 +175,20 @@ def _all_refused(model: str, action: str, results: Iterable[EndpointResult]) -> 
 
 
 def _check(pools: Pools, model: str, names: list[str]) -> None:
-    """Raises InvalidRequest, NotStored."""
+    """Raises InvalidRequest, RequestError."""
     if not MODEL.fullmatch(model):
-        raise InvalidRequest(
-            f"{echoed(model)} is not the name of a Triton model.",
-            code=ErrorCode.INVALID_PARAMETER,
-            param="model",
-        )
+        raise InvalidRequest(f"{echoed(model)} is not the name of a Triton model.", param="model")
     known = {each.pool for each in pools.endpoints()}
     for name in names:
         if name not in known:
-            raise NotStored(
+            raise RequestError(
                 f"There is no pool {echoed(name)} with an endpoint. GET /admin/v1/endpoints lists "
                 "pools and endpoints.",
                 code=ErrorCode.ENDPOINT_NOT_FOUND,
                 param="pools",
             )
     if not known:
-        raise NotStored(
-            "No pool has an endpoint at present.", code=ErrorCode.ENDPOINT_NOT_FOUND, param=None
-        )
+        raise RequestError("No pool has an endpoint at present.", code=ErrorCode.ENDPOINT_NOT_FOUND)
 
 
 def _deployments(
@@ -212,7 +206,7 @@ def _deployments(
         names = _names_of(plans(), model)
         for name in given:
             if name not in names:
-                raise NotStored(
+                raise RequestError(
                     f"The model {echoed(model)} has no deployment {echoed(name)}. "
                     f"It has {', '.join(names[:10])}.",
                     code=ErrorCode.DEPLOYMENT_NOT_FOUND,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from proxy.api.openai.answer_bodies import AnswerBody, Count, TokenLogProbBody
+from proxy.api.openai.field_types import Json
 
 Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
-Json = dict[str, Any]
 
 
 class OutputText(AnswerBody):

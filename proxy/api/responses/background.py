@@ -21,6 +21,7 @@ from proxy import background
 from proxy.api import errors
 from proxy.api.http.answer import named_event, protocol_names
 from proxy.api.http.application import new_request_id
+from proxy.api.openai.field_types import Json
 from proxy.api.responses.response_body import ResponseBody
 from proxy.api.responses.response_builder import (
     Continued,
@@ -43,7 +44,6 @@ from proxy.telemetry.request_log import RequestLog
 
 logger = structlog.get_logger(__name__)
 
-Json = dict[str, Any]
 PATH = "/v1/responses"
 BEAT_S = 2.5
 ENDS_WITHIN_S = 5.0  # a cancelled generation, with what is written of it

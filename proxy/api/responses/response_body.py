@@ -20,6 +20,7 @@ from proxy.api.openai.field_types import (
     AtMostTools,
     DictOf,
     DroppedTool,
+    Json,
     ListOf,
     RequestBody,
     TokenLimit,
@@ -36,14 +37,13 @@ from proxy.api.responses.tool_bodies import (
     Offer,
     check_names,
 )
-from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.errors import ErrorCode, InvalidRequest, unsupported
 from proxy.domain.image import Image
 from proxy.domain.model import ModelCard
 from proxy.domain.request import ChatPrompt, GenerationRequest, Message
 from proxy.domain.server_tools import ServerTool
 from proxy.language.structured.constraint_request import ConstraintRequest, Form
 
-Json = dict[str, Any]
 ResponseId = Annotated[str, Field(min_length=1, max_length=128)]
 
 
@@ -171,7 +171,6 @@ class ResponseBody(GenerationBody):
         if own is not None and other is not None:
             raise InvalidRequest(
                 f"'text.format' and '{other.field}' both set the format of the answer: use one",
-                code=ErrorCode.INVALID_PARAMETER,
                 param=other.field,
             )
         return own or other
@@ -201,10 +200,9 @@ class ResponseBody(GenerationBody):
         tools.
         """
         if self.max_tool_calls is not None and self.server_tools is not False and any(servers):
-            raise InvalidRequest(
+            raise unsupported(
                 "'max_tool_calls' is not supported by this server, whose operator bounds the calls "
                 "of its own tools: leave it out",
-                code=ErrorCode.UNSUPPORTED_PARAMETER,
                 param="max_tool_calls",
             )
 

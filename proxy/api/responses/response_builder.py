@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import orjson
 import structlog
@@ -12,6 +12,7 @@ from pydantic import RootModel
 
 from proxy.api.http.answer import Exchange, protocol_names
 from proxy.api.http.body_reader import BodyReader, converted
+from proxy.api.openai.field_types import Json
 from proxy.api.openai.request_builder import FieldLimits, RequestBuilder
 from proxy.api.responses.conversation import conversation, turns
 from proxy.api.responses.input_items import (
@@ -30,9 +31,10 @@ from proxy.domain.delta_log import DeltaLog
 from proxy.domain.errors import (
     ErrorCode,
     InvalidRequest,
-    NotStored,
+    RequestError,
     StoreUnavailable,
     echoed,
+    unsupported,
 )
 from proxy.domain.identity import current_caller
 from proxy.domain.tokenizer import Tokenizer
@@ -48,7 +50,6 @@ from proxy.state.responses import (
 
 logger = structlog.get_logger(__name__)
 
-Json = dict[str, Any]
 T = TypeVar("T")
 MOST_TRIALS = 4  # of a shorter conversation, once one fits
 MOST_REFERENCED = 64  # responses whose items one input names
@@ -98,7 +99,7 @@ class KeptResponses:
         """The response's JSON.
 
         Raises:
-            NotStored: there is none with this id, or it is another's.
+            RequestError: there is none with this id, or it is another's.
             StoreUnavailable.
         """
         found = await self.available(self.store.response(self.key(response_id, caller)))
@@ -127,7 +128,6 @@ class KeptResponses:
             raise InvalidRequest(
                 f"'previous_response_id' is {echoed(response_id)}, which is still generated: wait "
                 "for its end.",
-                code=ErrorCode.INVALID_PARAMETER,
                 param="previous_response_id",
             )
         given = await self.input(response_id, caller, "previous_response_id")
@@ -146,7 +146,7 @@ class KeptResponses:
     async def resolved(
         self, items: Sequence[AnyItem | ReferenceItem], caller: str
     ) -> list[AnyItem]:
-        """Items in the place of references to them. Raises NotStored."""
+        """Items in the place of references to them. Raises RequestError."""
         known: dict[str, dict[str, tuple[AnyItem, int]]] = {}
         found: list[AnyItem] = []
         left_bytes = self._bodies.limits.bytes
@@ -204,9 +204,9 @@ class KeptResponses:
         return cast("list[AnyItem]", found.root)
 
 
-def not_found(id: str, param: str | None) -> NotStored:
+def not_found(id: str, param: str | None) -> RequestError:
     what = "Item" if param == "input" else "Response"
-    return NotStored(
+    return RequestError(
         f"{what} with id {echoed(id)} not found: it was never kept, or is not kept any more.",
         code=ErrorCode.RESPONSE_NOT_FOUND,
         param=param,
@@ -216,7 +216,6 @@ def not_found(id: str, param: str | None) -> NotStored:
 def _too_much(named: str) -> InvalidRequest:
     return InvalidRequest(
         f"'input' names {named}: send the items themselves, or 'previous_response_id'.",
-        code=ErrorCode.INVALID_PARAMETER,
         param="input",
     )
 
@@ -267,9 +266,8 @@ class ResponseBuilder:
         may_keep = bool(self.responses.store.limits.keep_s)
         if not may_keep and (body.store or body.background):
             name = "background" if body.background else "store"
-            raise InvalidRequest(
+            raise unsupported(
                 f"'{name}' is not supported: this server keeps no responses (RESPONSES_KEEP_S=0).",
-                code=ErrorCode.UNSUPPORTED_PARAMETER,
                 param=name,
             )
         keeps = may_keep and body.store is not False

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from proxy.api.http.answer import SSE, NamedEvents, named_event
+from proxy.api.openai.field_types import Json
 from proxy.api.openai.generation_body import FIELD_NAMES
 from proxy.api.openai.log_prob_renderer import ChatLogProbs
 from proxy.api.openai.message_bodies import partial_object
@@ -33,7 +34,6 @@ from proxy.domain.output import FinishReason, Usage
 from proxy.domain.request import GenerationRequest
 from proxy.domain.server_tools import CallStatus
 
-Json = dict[str, Any]
 SERVER = "server"  # the label of the server's own tools
 NAMES = {
     **FIELD_NAMES,

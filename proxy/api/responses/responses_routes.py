@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, aclosing, suppress
 from dataclasses import replace
 from functools import partial
 from secrets import token_hex
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import orjson
 from fastapi import APIRouter, Body, Path, Query, Request
@@ -24,7 +24,7 @@ from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.client_disconnect import CancelOnDisconnect
 from proxy.api.http.own_headers import TAKES_HEADER
 from proxy.api.http.typed_route import QueryParameters, typed_router
-from proxy.api.openai.field_types import RequestBody
+from proxy.api.openai.field_types import Json, RequestBody
 from proxy.api.openapi.responses import (
     BODY,
     EVENTS,
@@ -55,7 +55,6 @@ from proxy.domain.events import Finished
 from proxy.domain.record import running_record
 from proxy.state.responses import EventsNotKept, ResponsesUnavailable
 
-Json = dict[str, Any]
 READERS = 1024  # of events, at once; a quarter for one tenant
 ENDED = ("completed", "incomplete", "failed", "cancelled")
 
@@ -152,9 +151,7 @@ def routes(
         if not query.stream:
             if query.starting_after is not None:
                 raise InvalidRequest(
-                    "'starting_after' is only allowed when 'stream' is true",
-                    code=ErrorCode.INVALID_PARAMETER,
-                    param="starting_after",
+                    "'starting_after' is only allowed when 'stream' is true", param="starting_after"
                 )
             return Response(kept, media_type="application/json")
         after = 0 if query.starting_after is None else query.starting_after + 1
@@ -181,7 +178,6 @@ def routes(
             raise InvalidRequest(
                 "Only responses with 'background' can be cancelled: others end when their "
                 "connection does.",
-                code=ErrorCode.INVALID_PARAMETER,
                 param=None,
             )
         if response["status"] not in ENDED:

@@ -19,20 +19,21 @@ from pydantic.config import JsonDict
 
 from proxy.api.openai.field_types import (
     DroppedTool,
+    Json,
     ListOf,
     Only,
     RequestBody,
+    check_chosen,
     check_own_names,
     check_some_usable,
     dropped_types,
     type_of,
 )
 from proxy.api.openai.message_bodies import FunctionName
-from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.errors import InvalidRequest, unsupported
 from proxy.domain.server_tools import ServerTool
 from proxy.domain.tools import Tool, ToolChoice, ToolGrammar, ToolMode
 
-Json = dict[str, Any]
 LONGEST_NAME = 64  # characters of a function's name, as FunctionName
 SEARCH = "tool_search"
 MOST_TIMES = 4  # tools that a conversation repeats, over those of one request
@@ -236,7 +237,6 @@ class Offer:
             raise InvalidRequest(
                 f"Invalid value for 'tools': with those in 'input' there are {count}, at most "
                 f"{most * MOST_TIMES} are allowed.",
-                code=ErrorCode.INVALID_PARAMETER,
                 param="tools",
             )
         found = {one.key: one for one in _each(body)}
@@ -287,24 +287,20 @@ class Offer:
             isinstance(choice, AllowedTools) and not chosen(choice)
         ):
             kind = choice.type if isinstance(choice, DroppedTool) else choice.tools[0].type
-            raise InvalidRequest(
+            raise unsupported(
                 f"'tool_choice' needs the tool {kind!r}, which this server does not have: name a "
                 "tool of the type 'function' or 'custom'.",
-                code=ErrorCode.UNSUPPORTED_PARAMETER,
                 param="tool_choice",
             )
         if choice in (None, "none", "auto"):
             return
-        if not known:
-            raise _wrong("tool_choice", "'tool_choice' is only allowed when 'tools' are given")
-        for path, named in chosen(choice):
-            name = self.name(named.namespace, named.name)
-            if name not in known:
-                raise _wrong(path, f"'{path}' is {named.name!r}, which is not one of 'tools'")
-            if named.type != known[name]:
-                raise _wrong(
-                    path, f"'{path}' is {named.name!r}, a tool of the type {known[name]!r}"
-                )
+        check_chosen(
+            bool(known),
+            (
+                (path, one.name, one.type, known.get(self.name(one.namespace, one.name)))
+                for path, one in chosen(choice)
+            ),
+        )
 
 
 def joined(namespace: str | None, name: str) -> str:
@@ -355,7 +351,3 @@ def chosen(choice: object) -> list[tuple[str, NamedTool]]:
             if isinstance(tool, NamedTool)
         ]
     return []
-
-
-def _wrong(path: str, message: str) -> InvalidRequest:
-    return InvalidRequest(message, code=ErrorCode.INVALID_PARAMETER, param=path)

@@ -20,7 +20,7 @@ from proxy.api.tokens.token_bodies import (
     TokenizeBody,
     Tokens,
 )
-from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.errors import InvalidRequest
 from proxy.domain.model import ModelCard
 from proxy.domain.record import running_record
 from proxy.domain.tokenizer import Tokenizer
@@ -79,7 +79,6 @@ def _check_ids(ids: Sequence[int], card: ModelCard) -> None:
     if len(ids) > most:
         raise InvalidRequest(
             f"Invalid 'tokens': {len(ids)} are more than the model's context of {most} holds",
-            code=ErrorCode.INVALID_PARAMETER,
             param="tokens",
         )
     for position, token in enumerate(ids):
@@ -87,7 +86,6 @@ def _check_ids(ids: Sequence[int], card: ModelCard) -> None:
             raise InvalidRequest(
                 f"Invalid value for 'tokens[{position}]': {token} is outside the vocabulary of "
                 f"{size} tokens",
-                code=ErrorCode.INVALID_PARAMETER,
                 param=f"tokens[{position}]",
             )
 

@@ -263,12 +263,7 @@ class PromptEcho:
         self._left -= count
         if not self._left:
             self._add(self._decoder.flush())
-        return replace(
-            delta,
-            token_bytes=delta.token_bytes[count:],
-            token_ids=delta.token_ids[count:],
-            log_probs=delta.log_probs[count:],
-        )
+        return delta.behind(count)
 
     def _add(self, text: str) -> None:
         self._text.append(text)

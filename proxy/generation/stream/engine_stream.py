@@ -294,7 +294,7 @@ class EngineStream:
         while repeats:
             count = len(delta.token_bytes)
             if count > repeats or delta.finish is not None:
-                return _without(delta, repeats)
+                return delta.behind(repeats)
             repeats -= count
             delta = await _next(source, watch)
         return delta
@@ -581,16 +581,6 @@ async def _next(source: Deltas, watch: TimeWatch) -> TokenDelta:
 async def _nothing() -> Deltas:
     return
     yield  # a generator
-
-
-def _without(delta: TokenDelta, count: int) -> TokenDelta:
-    """The delta without its first tokens."""
-    return replace(
-        delta,
-        token_bytes=delta.token_bytes[count:],
-        token_ids=delta.token_ids[count:],
-        log_probs=delta.log_probs[count:],
-    )
 
 
 def _urgent(part: EngineRequest) -> int | None:

@@ -21,7 +21,7 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
-from proxy.domain.errors import ECHO_AT_MOST, ErrorCode, InvalidRequest
+from proxy.domain.errors import ECHO_AT_MOST, ErrorCode, InvalidRequest, unsupported
 from proxy.domain.model import ModelFacts
 from proxy.domain.request import ChatPrompt, Message
 from proxy.domain.tools import Tool, ToolCall
@@ -88,10 +88,8 @@ def rendered(
         ):
             template = of_tools
     if template is None:
-        raise InvalidRequest(
-            "This model has no chat template. Use /v1/completions with a prompt.",
-            code=ErrorCode.UNSUPPORTED_PARAMETER,
-            param="messages",
+        raise unsupported(
+            "This model has no chat template. Use /v1/completions with a prompt.", param="messages"
         )
     values = prompt.template_values
     if values.get(EFFORT) == NONE:
@@ -186,10 +184,9 @@ def _without_thinking(prompt: ChatPrompt, read: Collection[str], *, thinks: bool
     """
     switches = [name for name in SWITCHES if name in read]
     if thinks and not switches and EFFORT not in read:
-        raise InvalidRequest(
+        raise unsupported(
             f"The model's chat template cannot switch its reasoning off, so {EFFORT!r} cannot be "
             f"{NONE!r}. Leave it out; 'thinking_token_budget' limits the reasoning.",
-            code=ErrorCode.UNSUPPORTED_PARAMETER,
             param=EFFORT,
         )
     values = dict(prompt.template_values)
@@ -279,7 +276,7 @@ def _up_to_continuation(text: str) -> str:
 
 
 def _unsupported(message: str, param: str) -> InvalidRequest:
-    return InvalidRequest(message, code=ErrorCode.UNSUPPORTED_PARAMETER, param=param[:ECHO_AT_MOST])
+    return unsupported(message, param=param[:ECHO_AT_MOST])
 
 
 def _unsupported_history(

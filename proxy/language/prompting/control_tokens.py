@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.errors import InvalidRequest, unsupported
 from proxy.domain.model import ModelCard
 from proxy.language.syntax.families import (
     REASONING_FAMILIES,
@@ -83,11 +83,10 @@ def cannot_be_plain(text: str, spans: bytes, card: ModelCard) -> InvalidRequest:
         why, remedy = "was built by an earlier version, which", "build the model again"
     else:
         why, remedy = "was not built by this project, and", "leave it out"
-    return InvalidRequest(
+    return unsupported(
         f"The messages or tools contain {text[start:end]!r}, which is a control token of the model "
         f"{card.name!r}. The model {why} cannot treat it as plain text: {remedy}, or set "
         "CALLERS_CONTROL_TOKENS=special to give callers' control tokens their effect.",
-        code=ErrorCode.UNSUPPORTED_PARAMETER,
         param="messages",
     )
 

@@ -17,7 +17,7 @@ import orjson
 
 from proxy.domain.completion import Answer
 from proxy.domain.constraint import Constraint, GuideKind
-from proxy.domain.errors import ErrorCode, InvalidRequest, in_short
+from proxy.domain.errors import InvalidRequest, in_short
 from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason
 from proxy.domain.sandbox import Sandbox, TooCostly
@@ -94,7 +94,7 @@ class Checker:
         """What is wrong with the answer; None if it conforms.
 
         Raises:
-            InvalidSchema: the check takes too much time or memory.
+            RequestError: the check takes too much time or memory.
             RateLimited: as the sandbox.
         """
         bare = replace(answer, reasoning="", server_calls=(), log_probs=(), token_ids=())
@@ -131,7 +131,6 @@ def check_of(constraint: Constraint | None, card: ModelCard) -> Check | None:
     if constraint.check_error is not None:
         raise InvalidRequest(
             f"Invalid value for '{constraint.field}': {constraint.check_error}",
-            code=ErrorCode.INVALID_PARAMETER,
             param=constraint.field,
         )
     return TextCheck(constraint=constraint)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.domain.constraint import Constraint, GuideKind
-from proxy.domain.errors import ErrorCode, InvalidRequest, InvalidSchema
+from proxy.domain.errors import ErrorCode, InvalidRequest, RequestError
 from proxy.domain.sandbox import TooCostly
 
 TOOLS_FIELD = "tools"
@@ -18,21 +18,21 @@ def map_constraint_error(error: InvalidRequest, constraint: Constraint | None) -
         constraint: the request's; where it has none, the tools caused the guide.
 
     Raises:
-        InvalidSchema: instead of an InvalidRequest that reports a mistake in a schema.
+        RequestError: instead of an InvalidRequest that reports a mistake in a schema.
     """
     if error.param not in _INTERNAL_NAMES:
         return
     error.param = field = TOOLS_FIELD if constraint is None else constraint.field
     is_schema = constraint is None or constraint.kind is GuideKind.JSON_SCHEMA
     if is_schema and error.code is ErrorCode.INVALID_PARAMETER:
-        raise InvalidSchema(error.message, param=field) from error
+        raise RequestError(error.message, code=ErrorCode.INVALID_SCHEMA, param=field) from error
 
 
-def too_costly(field: str, error: TooCostly, *, is_schema: bool) -> InvalidRequest | InvalidSchema:
+def too_costly(field: str, error: TooCostly, *, is_schema: bool) -> RequestError:
     """The error for a value that the sandbox could not process within its limits."""
     reason = f"{error}; make it smaller or simpler."
     if is_schema:
-        return InvalidSchema(f"Invalid schema for '{field}': {reason}", param=field)
-    return InvalidRequest(
-        f"Invalid value for '{field}': {reason}", code=ErrorCode.INVALID_PARAMETER, param=field
-    )
+        return RequestError(
+            f"Invalid schema for '{field}': {reason}", code=ErrorCode.INVALID_SCHEMA, param=field
+        )
+    return InvalidRequest(f"Invalid value for '{field}': {reason}", param=field)

@@ -16,16 +16,16 @@ from typing import Any
 from typing_extensions import assert_never
 
 from proxy.domain.constraint import Constraint, GuideKind
-from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.errors import InvalidRequest
 from proxy.domain.sandbox import Sandbox, TooCostly
 from proxy.domain.tools import Tool, ToolGrammar
 from proxy.language.structured import checks, structural_tags
 from proxy.language.structured.constraint_errors import TOOLS_FIELD, too_costly
-from proxy.language.structured.escaped_grammar import IN_JSON, grammar_format
+from proxy.language.structured.escaped_grammar import IN_JSON
 from proxy.language.structured.keywords import uncheckable, unenforced
 from proxy.language.structured.recent import Recent, fingerprint, serialized
 from proxy.language.structured.schema import SchemaLimits, checked, parsed, too_long
-from proxy.language.structured.structural_tags import structural_tag
+from proxy.language.structured.structural_tags import grammar_format, structural_tag
 
 ANY_OBJECT = '{"type": "object"}'
 _SPECIAL = re.compile(r"[\\.^$*+?{}\[\]()|/-]")
@@ -93,7 +93,7 @@ def constraint_of(request: ConstraintRequest, limits: GuideLimits) -> Constraint
     """The constraint for the engine, with the facts that later checks of the answer need.
 
     Raises:
-        InvalidSchema: a schema is invalid, or exceeds `limits`.
+        RequestError: a schema is invalid, or exceeds `limits`.
         InvalidRequest: another value is malformed, or exceeds `limits`.
     """
     limits.check(request)
@@ -129,7 +129,7 @@ def unenforced_by_tool(
         For each schema, the keywords that a grammar does not enforce.
 
     Raises:
-        InvalidSchema: one of them is invalid, or exceeds `limits`.
+        RequestError: one of them is invalid, or exceeds `limits`.
     """
     found = []
     for path, schema in schemas:
@@ -145,9 +145,7 @@ def _of_input(value: list[str], path: str) -> Constraint:
         grammar_format(ToolGrammar(syntax=syntax, definition=definition), IN_JSON)  # type: ignore[arg-type]
     except ValueError as error:
         raise InvalidRequest(
-            f"Invalid value for '{path}': this grammar cannot be enforced: {error}",
-            code=ErrorCode.INVALID_PARAMETER,
-            param=path,
+            f"Invalid value for '{path}': this grammar cannot be enforced: {error}", param=path
         ) from error
     return Constraint(GuideKind.GRAMMAR, field=path)
 
@@ -193,7 +191,6 @@ def _ebnf(text: str, path: str) -> str:
     except lark.Untranslatable as error:
         raise InvalidRequest(
             f"Invalid value for '{path}': this Lark grammar cannot be translated to EBNF: {error}",
-            code=ErrorCode.INVALID_PARAMETER,
             param=path,
         ) from error
 
@@ -205,9 +202,7 @@ def _size(text: str) -> int:
 def _check_count(path: str, count: int, most: int, unit: str) -> None:
     if count > most:
         raise InvalidRequest(
-            f"Invalid value for '{path}': it has {count} {unit}, more than {most}.",
-            code=ErrorCode.INVALID_PARAMETER,
-            param=path,
+            f"Invalid value for '{path}': it has {count} {unit}, more than {most}.", param=path
         )
 
 
@@ -220,8 +215,7 @@ _SERIALIZED_PER_JSON = 3
 class Examiner:
     """Examines constraints and tools before the request is sent, and remembers the results.
 
-    Both methods raise InvalidRequest and InvalidSchema, which name the caller's field, and
-    RateLimited as the sandbox does.
+    Both methods raise RequestErrors that name the caller's field, and RateLimited as the sandbox.
     """
 
     def __init__(self, sandbox: Sandbox, limits: GuideLimits) -> None:

@@ -12,9 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from proxy.domain.tools import ToolGrammar
-from proxy.language.structured.structural_tags import Format, regex
-
 Ranges = list[tuple[int, int]]  # of code points, both ends included
 MAX_GROUPS = 64  # in each other
 _ALL, _SURROGATES = (0, 0x10FFFF), (0xD800, 0xDFFF)
@@ -188,16 +185,3 @@ def _escapes(ranges: Ranges, write: Callable[[str], str]) -> Escapes:
 IN_JSON = _escapes([(0, 31), (34, 34), (92, 92)], lambda char: json.dumps(char)[1:-1])
 # Between tags. The text then has no tag, so that its end is certain.
 IN_MARKUP = _escapes([(38, 38), (60, 60)], escape)
-
-
-def grammar_format(grammar: ToolGrammar, escapes: Escapes) -> Format:
-    """The format of the escaped texts that conform to the grammar.
-
-    Raises:
-        ValueError: it is invalid, or means what no grammar of ours expresses.
-    """
-    if grammar.syntax == "regex":
-        return regex(escapes.pattern(grammar.definition))
-    from proxy.language.structured import lark  # only the sandbox needs its library
-
-    return {"type": "grammar", "grammar": lark.to_ebnf(grammar.definition, escapes)}

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import jsonschema_rs
 
-from proxy.domain.errors import InvalidSchema, echoed, in_short
+from proxy.domain.errors import ErrorCode, RequestError, echoed, in_short
 
 Schema = Mapping[str, Any]
 DEFINITIONS = ("$defs", "definitions")
@@ -204,7 +204,7 @@ def checked(value: Any, field: str, limits: SchemaLimits) -> str:
         field: its path in the request body, for errors.
 
     Raises:
-        InvalidSchema: it is not a JSON Schema; a reference leads nowhere, out of the document, or
+        RequestError: it is not a JSON Schema; a reference leads nowhere, out of the document, or
             only to itself; a value would have no end, or more decimals than the engine writes; or
             it exceeds `limits`.
     """
@@ -234,7 +234,7 @@ def parsed(value: Any, field: str) -> Any:
     """The JSON object that `value` is, or that it is the text of.
 
     Raises:
-        InvalidSchema: it is not a JSON object.
+        RequestError: it is not a JSON object.
     """
     if isinstance(value, str):
         try:
@@ -247,7 +247,7 @@ def parsed(value: Any, field: str) -> Any:
 
 
 def as_json(value: Any, field: str) -> str:
-    """Raises InvalidSchema: it has NaN, an infinity, or half a surrogate pair (`\\ud800`)."""
+    """Raises RequestError: it has NaN, an infinity, or half a surrogate pair (`\\ud800`)."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         text.encode()
@@ -257,7 +257,7 @@ def as_json(value: Any, field: str) -> str:
 
 
 def check_depth(schema: Any, field: str, limit: int) -> None:
-    """Raises InvalidSchema: arrays and objects are nested more than `limit` levels deep."""
+    """Raises RequestError: arrays and objects are nested more than `limit` levels deep."""
     level, depth = [schema], 0
     while level:
         depth += 1
@@ -412,9 +412,11 @@ def _ends(one: Schema, bounds: Mapping[str, Callable[[Fraction], int]]) -> list[
     ]
 
 
-def too_long(field: str, most: int) -> InvalidSchema:
+def too_long(field: str, most: int) -> RequestError:
     return _invalid(field, f"it has more than {most} bytes")
 
 
-def _invalid(field: str, reason: str) -> InvalidSchema:
-    return InvalidSchema(f"Invalid schema for '{field}': {reason}.", param=field)
+def _invalid(field: str, reason: str) -> RequestError:
+    return RequestError(
+        f"Invalid schema for '{field}': {reason}.", code=ErrorCode.INVALID_SCHEMA, param=field
+    )

@@ -12,7 +12,9 @@ from typing import Any
 from typing_extensions import assert_never
 
 from proxy.domain.constraint import Constraint, GuideKind
-from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.errors import InvalidRequest
+from proxy.domain.tools import ToolGrammar
+from proxy.language.structured.escaped_grammar import Escapes
 from proxy.language.structured.schema import SchemaLimits, as_json, check_depth, parsed
 from proxy.language.structured.schema import checked as checked_schema
 
@@ -58,6 +60,19 @@ def json_format(schema: Any) -> Format:
     }
 
 
+def grammar_format(grammar: ToolGrammar, escapes: Escapes) -> Format:
+    """The format of the escaped texts that conform to the grammar.
+
+    Raises:
+        ValueError: it is invalid, or means what no grammar of ours expresses.
+    """
+    if grammar.syntax == "regex":
+        return regex(escapes.pattern(grammar.definition))
+    from proxy.language.structured import lark  # only the sandbox needs its library
+
+    return {"type": "grammar", "grammar": lark.to_ebnf(grammar.definition, escapes)}
+
+
 def format_of(constraint: Constraint) -> Format:
     """The constraint as a part of a structural tag; the inverse of `structural_tag`."""
     match constraint.kind:
@@ -80,7 +95,7 @@ def structural_tag(content: Format, field: str) -> Constraint:
     """A structural tag for the engine. `field`: the request field that caused it.
 
     Raises:
-        InvalidSchema: the format holds a value that JSON cannot represent.
+        RequestError: the format holds a value that JSON cannot represent.
     """
     text = as_json({"type": "structural_tag", "format": content}, field)
     return Constraint(GuideKind.STRUCTURAL_TAG, text, field)
@@ -93,7 +108,7 @@ def checked(value: Any, field: str, limits: SchemaLimits) -> Format:
     """The tag's `format`, with every schema in it checked and the white space of JSON bounded.
 
     Raises:
-        InvalidSchema: the value is not a JSON object, is nested too deeply, or holds an invalid
+        RequestError: the value is not a JSON object, is nested too deeply, or holds an invalid
             schema.
         InvalidRequest: it has neither `format` nor `structures` and `triggers`.
     """
@@ -107,7 +122,6 @@ def checked(value: Any, field: str, limits: SchemaLimits) -> Format:
         raise InvalidRequest(
             f"Invalid value for '{field}': a structural tag has 'format', or 'structures' and "
             "'triggers'",
-            code=ErrorCode.INVALID_PARAMETER,
             param=field,
         )
     for schema in _schemas(content):
@@ -136,7 +150,6 @@ def _triggered(given: Mapping[str, Any], field: str) -> Format:
     except (KeyError, TypeError) as error:
         raise InvalidRequest(
             f"Invalid value for '{field}': each of its structures has 'begin', 'schema' and 'end'",
-            code=ErrorCode.INVALID_PARAMETER,
             param=field,
         ) from error
     return {"type": "triggered_tags", "triggers": given["triggers"], "tags": tags}

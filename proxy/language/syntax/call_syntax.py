@@ -13,12 +13,13 @@ from functools import partial
 from typing import Any
 
 from proxy.domain.tools import ToolCall, ToolGrammar
-from proxy.language.structured.escaped_grammar import IN_JSON, Escapes, grammar_format
+from proxy.language.structured.escaped_grammar import IN_JSON, Escapes
 from proxy.language.structured.schema import DEFINITIONS, schemas
 from proxy.language.structured.structural_tags import (
     Format,
     const_string,
     either,
+    grammar_format,
     json_format,
     optional,
     sequence,

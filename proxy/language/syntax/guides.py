@@ -12,7 +12,7 @@ from typing import Any
 
 from proxy.domain.completion import Answer
 from proxy.domain.constraint import Constraint
-from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.errors import InvalidRequest, unsupported
 from proxy.domain.output import FinishReason
 from proxy.domain.sandbox import Sandbox, TooCostly
 from proxy.domain.tools import Tool, ToolCall
@@ -113,7 +113,6 @@ def guides_of(order: GuideOrder) -> Guides:
         raise InvalidRequest(
             f"Invalid value for '{constraint.field}': as a grammar it has more than "
             f"{GUIDE_AT_MOST} characters; make it smaller.",
-            code=ErrorCode.INVALID_PARAMETER,
             param=constraint.field,
         )
     return found
@@ -146,10 +145,9 @@ def _calls(order: GuideOrder) -> tuple[Constraint | None, str | None]:
     constraint, family = order.constraint, order.family
     if constraint is not None and not order.must_call:
         if own is None:
-            raise InvalidRequest(
+            raise unsupported(
                 "A guide cannot combine the model's syntax of tool calls with "
                 f"{constraint.field!r}: send either tools or a format.",
-                code=ErrorCode.UNSUPPORTED_PARAMETER,
                 param=constraint.field,
             )
         calls = own.calls_only(schemas, in_parallel=order.in_parallel)
@@ -184,10 +182,9 @@ def _with_token_ids(constraint: Constraint, order: GuideOrder) -> Constraint:
     try:
         return with_token_ids(constraint, order.special_tokens)
     except InexpressibleTokens as error:
-        raise InvalidRequest(
+        raise unsupported(
             f"Invalid value for '{constraint.field}': {error}, which no guide for this model can "
             "express.",
-            code=ErrorCode.UNSUPPORTED_PARAMETER,
             param=constraint.field,
         ) from error
 

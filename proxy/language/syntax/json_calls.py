@@ -89,7 +89,7 @@ class CallObjects(ToolParser):
                 raise Broken
             else:
                 yield from Literal(self._reader, _drop).read()
-            yield from self._comma()
+            yield from self._comma("}")
 
     def _key(self) -> Steps[str]:
         key = yield from self._word()
@@ -119,17 +119,6 @@ class CallObjects(ToolParser):
         if char and char in _QUOTES:
             return (yield from string(self._reader))
         raise Broken
-
-    def _comma(self) -> Steps[None]:
-        yield from self._reader.space()
-        if (yield from self._reader.accept(",")):
-            yield from self._reader.space()
-            return
-        char = yield from self._reader.peek()
-        if not char:
-            raise CutOff("")
-        if char != "}":
-            raise Broken
 
     def _arguments(self) -> Steps[None]:
         """Streams the arguments if the name is known, else keeps them."""
@@ -179,6 +168,26 @@ def object_list(head: str, foot: str, *, trigger: str = "", key: str = "argument
     )
 
 
+def tagged_object(
+    head: str,
+    foot: str,
+    *,
+    trigger: str,
+    key: str = "arguments",
+    separator: str = "\n",
+    is_single: bool = False,
+) -> CallSyntax:
+    """Calls as JSON objects, each between a head and a foot of its own."""
+    return CallSyntax(
+        begin=f'{head}{{"name": "',
+        middle=f'", "{key}": ',
+        end=f"}}{foot}",
+        separator=separator,
+        trigger=trigger,
+        is_single=is_single,
+    )
+
+
 class HermesParser(CallObjects):
     """Hermes, Qwen 2.5, Qwen 3, Granite 4: `<tool_call>{"name": …, "arguments": {…}}</tool_call>`.
 
@@ -186,13 +195,7 @@ class HermesParser(CallObjects):
     """
 
     sections = (("<tool_call>", "</tool_call>"),)
-    call_syntax = CallSyntax(
-        begin='<tool_call>\n{"name": "',
-        middle='", "arguments": ',
-        end="}\n</tool_call>",
-        separator="\n",
-        trigger="<tool_call>",
-    )
+    call_syntax = tagged_object("<tool_call>\n", "\n</tool_call>", trigger="<tool_call>")
     template_marks: ClassVar[TemplateMarks] = (("<tool_call>",),)
 
 
@@ -203,12 +206,8 @@ class GenericParser(HermesParser):
     """
 
     sections = (("<function_call>", "</function_call>"),)
-    call_syntax = CallSyntax(
-        begin='<function_call>\n{"name": "',
-        middle='", "arguments": ',
-        end="}\n</function_call>",
-        separator="\n",
-        trigger="<function_call>",
+    call_syntax = tagged_object(
+        "<function_call>\n", "\n</function_call>", trigger="<function_call>"
     )
     template_marks = ()
 
@@ -219,13 +218,7 @@ class ExaoneParser(HermesParser):
     As Hermes, without line breaks around the object.
     """
 
-    call_syntax = CallSyntax(
-        begin='<tool_call>{"name": "',
-        middle='", "arguments": ',
-        end="}</tool_call>",
-        separator="\n",
-        trigger="<tool_call>",
-    )
+    call_syntax = tagged_object("<tool_call>", "</tool_call>", trigger="<tool_call>")
     template_marks = (("<tool_call>", "[|assistant|]"),)
 
 
@@ -283,12 +276,11 @@ class InternLMParser(CallObjects):
     sections = (("<|action_start|>", "<|action_end|>"),)
     inner_marks = ("<|plugin|>",)
     lead_in = "<|plugin|>"
-    call_syntax = CallSyntax(
-        begin='<|action_start|><|plugin|>\n{"name": "',
-        middle='", "parameters": ',
-        end="}<|action_end|>",
-        separator="\n",
+    call_syntax = tagged_object(
+        "<|action_start|><|plugin|>\n",
+        "<|action_end|>",
         trigger="<|action_start|>",
+        key="parameters",
     )
     template_marks = (("<|action_start|>",),)
 
@@ -403,12 +395,8 @@ class GigaChat31Parser(CallObjects):
 
     sections = (("<|function_call|>", "<|message_sep|>"),)
     inner_marks = ("<|role_sep|>",)
-    call_syntax: ClassVar[CallSyntax | None] = CallSyntax(
-        begin='<|function_call|>{"name": "',
-        middle='", "arguments": ',
-        end="}",
-        trigger="<|function_call|>",
-        is_single=True,
+    call_syntax: ClassVar[CallSyntax | None] = tagged_object(
+        "<|function_call|>", "", trigger="<|function_call|>", separator="", is_single=True
     )
     template_marks: ClassVar[TemplateMarks] = (("<|function_call|>",),)
 
@@ -420,11 +408,11 @@ class GigaChat3Parser(GigaChat31Parser):
     """
 
     sections = (("function call<|role_sep|>", "<|message_sep|>"),)
-    call_syntax = CallSyntax(
-        begin='<|message_sep|>\n\nfunction call<|role_sep|>\n{"name": "',
-        middle='", "arguments": ',
-        end="}",
+    call_syntax = tagged_object(
+        "<|message_sep|>\n\nfunction call<|role_sep|>\n",
+        "",
         trigger="<|message_sep|>",
+        separator="",
         is_single=True,
     )
     template_marks = (("function call", "<|role_sep|>"),)

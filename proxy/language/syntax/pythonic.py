@@ -92,7 +92,7 @@ class PythonicParser(BareCalls):
         yield from self._reader.space()
         while not (yield from self._reader.accept(")")):
             yield from self._keyword()
-            yield from self._comma()
+            yield from self._comma(")")
         self._close_arguments()
 
     def _keyword(self) -> Steps[None]:
@@ -106,17 +106,6 @@ class PythonicParser(BareCalls):
         yield from self._reader.space()
         yield from Literal(self._reader, self._emit_arguments).read()
         self._end_argument()
-
-    def _comma(self) -> Steps[None]:
-        yield from self._reader.space()
-        if (yield from self._reader.accept(",")):
-            yield from self._reader.space()
-            return
-        char = yield from self._reader.peek()
-        if not char:
-            raise CutOff("")
-        if char != ")":
-            raise Broken
 
 
 class Llama4PythonicParser(PythonicParser):

@@ -231,6 +231,18 @@ class ToolParser(PushParser[ToolEvent]):
             raise CutOff
         return name
 
+    def _comma(self, close: str) -> Steps[None]:
+        """A comma and the white space around it, or the white space before `close`."""
+        yield from self._reader.space()
+        if (yield from self._reader.accept(",")):
+            yield from self._reader.space()
+            return
+        char = yield from self._reader.peek()
+        if not char:
+            raise CutOff("")
+        if char != close:
+            raise Broken
+
     def _json_arguments(self, *ends: str) -> Steps[None]:
         """Streams arguments that are a JSON object; one of `ends` instead means no arguments."""
         char = yield from self._reader.peek()

@@ -37,7 +37,6 @@ MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)
 UNITS = {"d": timedelta(days=1), "h": timedelta(hours=1)}
 Body = TypeVar("Body", bound=BaseModel)
 T = TypeVar("T")
-Json = Mapping[str, Any]
 
 Limits = Annotated[
     list[str] | None,
@@ -109,12 +108,12 @@ KEY_COLUMNS = (
 )
 
 
-def _show_account(answer: Json) -> None:
+def _show_account(answer: Mapping[str, Any]) -> None:
     show_fields(answer)
     _warn_of_budget(answer)
 
 
-def _show_new_tenant(answer: Json) -> None:
+def _show_new_tenant(answer: Mapping[str, Any]) -> None:
     _show_account(answer)
     if answer["max_priority"] is None:
         _warn(
@@ -123,7 +122,7 @@ def _show_new_tenant(answer: Json) -> None:
         )
 
 
-def _warn_of_budget(answer: Json) -> None:
+def _warn_of_budget(answer: Mapping[str, Any]) -> None:
     from build_engines.models_file import unpriced
     from proxy.operate import start, store
     from proxy.settings import Settings
@@ -140,7 +139,7 @@ def _warn(text: str) -> None:
     typer.echo(f"warning: {text}", err=True)
 
 
-def _show_issued(answer: Json) -> None:
+def _show_issued(answer: Mapping[str, Any]) -> None:
     """The key alone on stdout, for `export OPENAI_API_KEY=$(…)`."""
     from proxy.operate import store
 
@@ -155,7 +154,7 @@ def _show_issued(answer: Json) -> None:
     typer.echo(answer["key"])
 
 
-def _show_usage(answer: Sequence[Json]) -> None:
+def _show_usage(answer: Sequence[Mapping[str, Any]]) -> None:
     """The last day first."""
     if not answer:
         typer.echo("nothing was used in these days")
@@ -164,12 +163,12 @@ def _show_usage(answer: Sequence[Json]) -> None:
     shows(*rows[0])(rows)
 
 
-def _show_entries(answer: Sequence[Json]) -> None:
+def _show_entries(answer: Sequence[Mapping[str, Any]]) -> None:
     columns = ("number", "at", "actor", "action", "object", "change")
     shows(*columns)([{**each, "change": _change(each)} for each in answer])
 
 
-def _change(entry: Json) -> str:
+def _change(entry: Mapping[str, Any]) -> str:
     """The fields that the change has set, in short. A new object shows no empty fields."""
     before, after = entry["before"] or {}, entry["after"] or {}
     new = {name: value for name, value in after.items() if before.get(name) != value}

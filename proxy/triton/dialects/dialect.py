@@ -120,13 +120,19 @@ class Dialect(Protocol):
         ...
 
 
-def infer_request(request: EngineRequest, values: Values) -> service_pb2.ModelInferRequest:
-    """The request with the inputs that have a value and that the model declares."""
-    model, adopted = request.model, request.model.facts.adopted
-    assert adopted is not None
+def without_inputs(request: EngineRequest) -> service_pb2.ModelInferRequest:
+    model = request.model
     message = service_pb2.ModelInferRequest(model_name=model.triton_model, id=request.id)
     if model.version is not None:
         message.model_version = str(model.version)
+    return message
+
+
+def infer_request(request: EngineRequest, values: Values) -> service_pb2.ModelInferRequest:
+    """The request with the inputs that have a value and that the model declares."""
+    adopted = request.model.facts.adopted
+    assert adopted is not None
+    message = without_inputs(request)
     batch = (1,) if adopted.has_batches else ()
     for name, value in values:
         datatype = adopted.inputs.get(name)
@@ -138,7 +144,7 @@ def infer_request(request: EngineRequest, values: Values) -> service_pb2.ModelIn
             fields = {} if adopted.tensors is None else adopted.tensors.inputs
             param = next((one for one, tensor in fields.items() if tensor == name), name)
             reason = f"{value!r} does not fit into the model's {datatype} tensor {name!r}."
-            raise InvalidRequest(reason, code=ErrorCode.INVALID_PARAMETER, param=param) from error
+            raise InvalidRequest(reason, param=param) from error
         message.inputs.add(name=name, datatype=datatype, shape=(*batch, elements))
         message.raw_input_contents.append(raw)
     return codec.streamed(message)
@@ -184,10 +190,6 @@ def finish_of(text: bytes) -> FinishReason | None:
     if (found := FINISHES.get(text)) is None:
         raise codec.MalformedResponse(f"unknown finish reason {text!r}")
     return found
-
-
-def unsupported(message: str, param: str | None) -> InvalidRequest:
-    return InvalidRequest(message, code=ErrorCode.UNSUPPORTED_PARAMETER, param=param)
 
 
 def too_long(message: str) -> InvalidRequest:

@@ -14,7 +14,7 @@ from proxy.domain.model import ModelFacts, Pooling
 from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.request import TextPrompt, TokenPrompt
 from proxy.triton import codec
-from proxy.triton.dialects.dialect import Declared, Read, raw_outputs
+from proxy.triton.dialects.dialect import Declared, Read, raw_outputs, without_inputs
 from proxy.triton.tensors import Value
 
 PADDING = -1  # of a row of ids
@@ -39,11 +39,9 @@ class Embedding:
         return []
 
     def encode(self, request: EngineRequest) -> service_pb2.ModelInferRequest:
-        model, adopted = request.model, request.model.facts.adopted
+        adopted = request.model.facts.adopted
         assert adopted is not None
-        message = service_pb2.ModelInferRequest(model_name=model.triton_model, id=request.id)
-        if model.version is not None:
-            message.model_version = str(model.version)
+        message = without_inputs(request)
         rows = request.batch
         texts = [each for each in rows if isinstance(each, TextPrompt)]
         ids = [each.ids for each in rows if isinstance(each, TokenPrompt)]

@@ -18,7 +18,7 @@ from tritonclient.grpc import service_pb2
 
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import ErrorCode, InvalidRequest, ModelUnavailable, ProxyError
+from proxy.domain.errors import InvalidRequest, ModelUnavailable, ProxyError, unsupported
 from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
 from proxy.triton import codec
 from proxy.triton.dialects.dialect import (
@@ -31,7 +31,6 @@ from proxy.triton.dialects.dialect import (
     raw_outputs,
     tokens_of,
     too_long,
-    unsupported,
 )
 from proxy.triton.errors import UNAVAILABLE
 from proxy.triton.local_tokenizer import LocalTokenizer, local_tokenizer
@@ -141,7 +140,7 @@ class Vllm:
             return unsupported("This model was not trained for these dimensions.", "dimensions")
         if found := OF_PARAMETER.search(message):
             reason = message[: found.start()].removeprefix(REFUSED)
-            return InvalidRequest(reason, code=ErrorCode.INVALID_PARAMETER, param=found[1])
+            return InvalidRequest(reason, param=found[1])
         if not message.startswith(REFUSED):
             return None
         reason = "its log has the reason" if reason.strip() in NO_REASONS else reason
@@ -154,9 +153,7 @@ class Vllm:
 
 def _bad_guide(reason: str) -> InvalidRequest:
     return InvalidRequest(
-        f"vLLM refused the request, which has a guide: {reason}",
-        code=ErrorCode.INVALID_PARAMETER,
-        param="guided_decoding_guide",
+        f"vLLM refused the request, which has a guide: {reason}", param="guided_decoding_guide"
     )
 
 

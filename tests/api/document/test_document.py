@@ -14,7 +14,7 @@ from proxy.api.anthropic.message_body import CountTokensBody, MessagesBody
 from proxy.api.openai.chat_body import ChatCompletionBody
 from proxy.api.openai.completion_body import CompletionBody
 from proxy.api.openai.field_types import RequestBody
-from proxy.api.openai.nvext import NvExt
+from proxy.api.openai.generation_body import NvExt
 from proxy.domain.errors import ErrorCode
 from tests.api.answers.test_parameters import logged
 from tests.docs import parameter_table

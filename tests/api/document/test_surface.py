@@ -15,8 +15,7 @@ import yaml
 
 from proxy.api.openai.chat_body import ChatCompletionBody
 from proxy.api.openai.completion_body import CompletionBody
-from proxy.api.openai.generation_body import StreamOptions
-from proxy.api.openai.nvext import AnnotationName, ExtraField, NvExt
+from proxy.api.openai.generation_body import AnnotationName, ExtraField, NvExt, StreamOptions
 from proxy.domain.model import LoadedModel
 from proxy.domain.output import FinishReason
 from tests.api.answers.test_parameters import logged

@@ -9,8 +9,8 @@ import pytest
 from proxy.domain.errors import (
     ErrorCode,
     InvalidRequest,
-    InvalidSchema,
     RateLimited,
+    RequestError,
     UnknownModel,
 )
 
@@ -19,7 +19,7 @@ from proxy.domain.errors import (
     "error",
     [
         InvalidRequest("no", code=ErrorCode.INVALID_PARAMETER, param="regex"),
-        InvalidSchema("no", param="guided_json"),
+        RequestError("no", code=ErrorCode.INVALID_SCHEMA, param="guided_json"),
         RateLimited("later", retry_after_s=3.0),
         UnknownModel("m"),
     ],

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from build_engines.deployments import DeploymentEntry
 from build_engines.models_file import ModelEntry, ModelsFile, SamplingDefaults
 from proxy.domain.engine import NotReady
-from proxy.domain.errors import ModelNotAllowed, ModelUnavailable, UnknownModel
+from proxy.domain.errors import ErrorCode, ModelUnavailable, RequestError, UnknownModel
 from proxy.domain.identity import ALL_SCOPES, Caller, ModelPatterns, current_caller
 from proxy.domain.model import LoadedModel
 from proxy.models.readiness import refresh
@@ -229,8 +229,9 @@ def test_a_fallback_that_the_key_does_not_allow_is_passed_over(allowed):
 def test_a_fallback_does_not_lead_to_a_model_that_the_key_does_not_allow(allowed):
     allowed("small")
     for loaded in (("big", "small"), ("small",)):
-        with pytest.raises(ModelNotAllowed):
+        with pytest.raises(RequestError) as refused:
             models(*loaded).serving("best")
+        assert refused.value.code is ErrorCode.MODEL_NOT_ALLOWED
 
 
 def test_without_a_name_the_first_allowed_model_answers(allowed):

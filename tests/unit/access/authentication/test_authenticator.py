@@ -10,7 +10,7 @@ import pytest
 
 from proxy.access.authentication.authenticator import Authenticator
 from proxy.access.authentication.credentials import MOST_BYTES, TrustedFront, credential
-from proxy.domain.errors import AuthenticationFailed, ErrorCode, Forbidden
+from proxy.domain.errors import AuthenticationFailed, ErrorCode, RequestError
 from proxy.domain.identity import Caller
 from proxy.settings import Settings
 from proxy.telemetry.metrics import Metrics
@@ -70,7 +70,7 @@ def test_a_tenant_that_is_not_active_or_unknown_is_refused_with_every_credential
         (b"authorization", f"Bearer {token(tenant='unknown')}"),
         (b"x-client-name", "acme"),
     ):
-        with pytest.raises(Forbidden) as refused:
+        with pytest.raises(RequestError) as refused:
             known(store, name, value)
         assert refused.value.code is ErrorCode.TENANT_NOT_ACTIVE
 

@@ -12,7 +12,7 @@ import pytest
 
 from proxy.access.store.store import Store
 from proxy.access.store.usage import UsagePeriod
-from proxy.domain.errors import Conflict, ErrorCode, LaunchError, NotStored, StoreUnavailable
+from proxy.domain.errors import Conflict, ErrorCode, LaunchError, RequestError, StoreUnavailable
 from proxy.domain.identity import Limits, Scope
 from tests.unit.access.store.samples import ACTOR, KEY, PEPPER, opened, used
 
@@ -88,7 +88,7 @@ async def test_any_text_is_a_name_that_nobody_has(store):
             admin.keys.create(ACTOR, odd, **KEY),
             admin.tenants.show(odd),
         ):
-            with pytest.raises(NotStored):
+            with pytest.raises(RequestError, match="There is no"):
                 await call
     with pytest.raises(Conflict):
         await admin.tenants.create(ACTOR, "acme")

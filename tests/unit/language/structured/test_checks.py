@@ -10,7 +10,7 @@ import pytest
 
 from proxy.domain.completion import Answer
 from proxy.domain.constraint import Constraint, GuideKind
-from proxy.domain.errors import InvalidRequest, InvalidSchema
+from proxy.domain.errors import InvalidRequest, RequestError
 from proxy.domain.output import FinishReason
 from proxy.domain.sandbox import TooCostly
 from proxy.domain.tools import ToolCall
@@ -176,6 +176,6 @@ class Refusing:
 
 
 def test_a_check_that_takes_too_long_names_the_callers_field():
-    with pytest.raises(InvalidSchema, match="more than 2 s") as caught:
+    with pytest.raises(RequestError, match="more than 2 s") as caught:
         asyncio.run(Checker(Refusing()).violation(CHECK, answer("null"), ""))
     assert caught.value.param == "guided_json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.domain.constraint import Constraint, GuideKind
-from proxy.domain.errors import ErrorCode, InvalidRequest, InvalidSchema
+from proxy.domain.errors import ErrorCode, InvalidRequest, RequestError
 from proxy.language.structured.constraint_errors import map_constraint_error
 
 SCHEMA = Constraint(GuideKind.JSON_SCHEMA, "{}", "guided_json")
@@ -21,9 +21,9 @@ SCHEMA = Constraint(GuideKind.JSON_SCHEMA, "{}", "guided_json")
 )
 def test_an_error_about_a_guide_names_the_callers_field(constraint, param, code, expected):
     wrong = InvalidRequest("it is wrong", code=ErrorCode(code), param=param)
-    found: InvalidRequest | InvalidSchema = wrong
+    found: RequestError = wrong
     try:
         map_constraint_error(wrong, constraint)
-    except InvalidSchema as error:
+    except RequestError as error:
         found = error
     assert (found.param, found.code) == expected

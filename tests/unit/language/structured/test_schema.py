@@ -9,7 +9,7 @@ import pytest
 from openai.lib._pydantic import to_strict_json_schema
 from pydantic import BaseModel
 
-from proxy.domain.errors import InvalidSchema
+from proxy.domain.errors import RequestError
 from proxy.language.structured.schema import SchemaLimits, checked, unfolding
 
 LIMITS = SchemaLimits()
@@ -119,7 +119,7 @@ def doubling(keyword: str, step) -> dict:
     ],
 )
 def test_an_invalid_schema_is_refused_with_the_reason_and_the_field(schema, said):
-    with pytest.raises(InvalidSchema, match=said) as caught:
+    with pytest.raises(RequestError, match=said) as caught:
         checked(schema, "guided_json", LIMITS)
     assert caught.value.param == "guided_json"
     assert "'guided_json'" in caught.value.message

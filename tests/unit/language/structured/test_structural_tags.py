@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from proxy.domain.errors import InvalidSchema
+from proxy.domain.errors import RequestError
 from proxy.language.structured.constraint_request import (
     ConstraintRequest,
     Form,
@@ -35,7 +35,7 @@ def test_the_callers_own_bound_stays():
 @pytest.mark.parametrize("levels", [130, 900, 20_000])
 def test_a_deeply_nested_tag_is_refused(levels):
     text = '{"format":' + "[" * levels + "]" * levels + "}"
-    with pytest.raises(InvalidSchema, match=r"deep|recursion") as caught:
+    with pytest.raises(RequestError, match=r"deep|recursion") as caught:
         checked(text, "f", SchemaLimits())
     assert caught.value.param == "f"
 
@@ -60,6 +60,6 @@ def test_a_schema_as_deep_as_it_may_be_stands_in_formats():
 )
 def test_a_text_that_json_cannot_represent_is_refused(text, said):
     request = ConstraintRequest(field="structural_tag", form=Form.STRUCTURAL_TAG, value=text)
-    with pytest.raises(InvalidSchema, match=said) as caught:
+    with pytest.raises(RequestError, match=said) as caught:
         constraint_of(request, GuideLimits())
     assert caught.value.param == "structural_tag"
