@@ -115,8 +115,8 @@ def test_models_whose_processes_are_killed_fail_alone(start, http):
     assert ends.keys() == {*killed}
     assert all("error" in json.loads(end[6:]) for end in ends.values())
     dead = (*killed, "bls", "bls_sum")
-    for kind in {*KINDS}.difference(dead):
-        eventually(lambda kind=kind: _asked(adopted, kind) == 200, HANG_S, f"an answer of {kind}")
+    for kind in {*KINDS}.difference(dead):  # rarely all of Triton waits for what a dead one locked
+        eventually(lambda kind=kind: _asked(adopted, kind) == 200, 5, f"an answer of {kind}")
     assert {_asked(adopted, kind) for kind in dead} <= {503, 504}
 
 
