@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -35,7 +35,9 @@ async def stored(url: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def tenant(stack: Stack, start: Start, tmp_path_factory: pytest.TempPathFactory) -> httpx.Client:
+def tenant(
+    stack: Stack, start: Start, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[httpx.Client]:
     """Its client of a second proxy in front of the same Triton."""
     folder: Path = tmp_path_factory.mktemp("charges")
     url = f"sqlite:///{folder / 'store.db'}"
@@ -44,7 +46,9 @@ def tenant(stack: Stack, start: Start, tmp_path_factory: pytest.TempPathFactory)
     proxy = start("proxy", "--triton", target, KEY_PEPPER=PEPPER, STORE_URL=url)
     proxy.wait_ready(120)
     headers = {"authorization": f"Bearer {key}"}
-    return httpx.Client(base_url=proxy.url, headers=headers, timeout=HANG_S, trust_env=False)
+    options = {"base_url": proxy.url, "headers": headers, "timeout": HANG_S}
+    with httpx.Client(**options, trust_env=False) as client:
+        yield client
 
 
 def charged(tenant: httpx.Client) -> tuple[int, int]:
