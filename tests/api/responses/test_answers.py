@@ -16,6 +16,8 @@ from proxy.operate.replay.comparison import facts_of
 from tests.api.responses.formats import RESPONSES, body, events, folded, settled, stream, whole
 from tests.api.tools.test_tools import CALL, CATALOG, SCHEMA
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
+from tests.fixtures.application import application
+from tests.fixtures.asgi_calls import Call, started
 from tests.fixtures.examples import examples
 
 TOOLS = [
@@ -231,15 +233,13 @@ def test_a_replay_compares_responses_as_it_does_chats(serve):
     assert "Now." in one.text
 
 
-def test_a_client_that_disconnects_ends_the_generation(serve):
+@pytest.mark.anyio
+async def test_a_client_that_disconnects_ends_the_generation():
     engine = ScriptedEngine(deltas("abc", None), hangs=True)
-    client = serve(engine)
-    with client.stream("POST", RESPONSES, json=body(stream=True)) as response:
-        assert next(response.iter_lines())
-    for _ in range(200):
-        if engine.closed_early:
-            break
-        client.get("/health/live")
+    async with started(application(engine)) as app:
+        asked = Call(app, RESPONSES, body(stream=True), {})
+        await asked.until(lambda call: b"response.output_text.delta" in call.body)
+        await asked.disconnect()
     assert engine.closed_early == 1
 
 
