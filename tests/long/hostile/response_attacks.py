@@ -233,7 +233,7 @@ ATTACKS = [
         answers=ANY, wall_s=20, cpu_s=3),
     Attack("compact: a conversation that fills the context",
         post(lambda t: {"model": t.demo, "input": [said("a")] * 400}, f"{RESPONSES}/compact"),
-        wall_s=30),
+        wall_s=30, cpu_s=3),  # the summary is as long as the context leaves
     Attack("responses' websocket: 5,000 wrong messages",
         flood(WRONG * 5_000, path=RESPONSES), answers=OPEN, wall_s=20, cpu_s=4),
     Attack("responses' websocket: 5,000 messages that continue another's",
