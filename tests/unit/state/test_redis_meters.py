@@ -203,6 +203,7 @@ def test_connections_from_before_a_restart_begin_no_second_outage(server: RedisS
             await calls()
             server.kill()
             await calls()
+            await until(lambda: one.outage is not None)  # a beat has to notice it
             await asyncio.to_thread(server.start, keeps_state=True)
             await until(lambda: one.outage is None)
             assert granted(await calls()) == 30
