@@ -175,8 +175,8 @@ def _errors_of(source: HubRepository | StoredObjects) -> Iterator[None]:
 
 
 def _client_errors() -> tuple[type[Exception], ...]:
-    """Of the HTTP client that huggingface_hub has imported: 2.x is on httpx2, 1.x on httpx. That of
-    0.x, requests, raises OSError.
+    """What huggingface_hub's HTTP client raises: versions 2 use httpx2, versions 1 use httpx. The
+    client of versions 0, requests, raises OSError.
     """
     clients = (sys.modules.get(name) for name in ("httpx2", "httpx"))
     return tuple(client.HTTPError for client in clients if client is not None)

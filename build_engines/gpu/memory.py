@@ -198,7 +198,7 @@ def kv_bytes(shape: Architecture, options: GpuOptions) -> float:
 
 
 def kv_token_bytes(shape: Architecture, options: GpuOptions) -> int:
-    """Of one token in all layers, on all GPUs together."""
+    """The KV cache that one token takes in all layers, on all GPUs together."""
     return round(shape.attention_layers * shape.kv_numbers * kv_bytes(shape, options))
 
 

@@ -76,8 +76,9 @@ def make(entry: GpuEntry, config: dict[str, Any], context: BuildContext) -> Reci
     found = [
         *_option_problems(options, context.toolkit, context.device),
         *_length_problems(options, positions),
-        *(_problems(options, shape, context.toolkit, context.device) if shape else ()),
     ]
+    if shape:
+        found += _problems(options, shape, context.toolkit, context.device)
     if found:
         raise BuildError("; ".join(found))
     weights = weights_of(entry, context.artifacts)
@@ -91,6 +92,7 @@ def make(entry: GpuEntry, config: dict[str, Any], context: BuildContext) -> Reci
         context_length=context_length,
         kv_token_bytes=memory.kv_token_bytes(shape, options) if shape else 0,
     )
+    notes = _notes(entry, shape, context.device) if shape else [unknown]
     beside = _beside(options, context.artifacts)
     adapters = [step for name, step in beside.items() if name.startswith(LORA)]
     checked = factory.checked_adapters(adapters)
@@ -107,10 +109,7 @@ def make(entry: GpuEntry, config: dict[str, Any], context: BuildContext) -> Reci
         tables=tables,
         beside={"weights": weights, **beside},
         context_length=context_length,
-        notes=(
-            *_unlisted(options, config),
-            *(_notes(entry, shape, context.device) if shape else [unknown]),
-        ),
+        notes=(*_unlisted(options, config), *notes),
     )
 
 

@@ -96,7 +96,7 @@ class ConcurrencyLimit:
 
 
 class ServerConcurrency(ConcurrencyLimit):
-    """Of all models together (MAX_CONCURRENT_REQUESTS): its refusal is as the specification says.
+    """That of all models together, MAX_CONCURRENT_REQUESTS. The specification words its refusal.
 
     Its `limit` tells it from the limits of callers, which have the same code.
     """

@@ -63,7 +63,7 @@ def _errors() -> Iterator[None]:
 
 
 def entries(settings: Settings) -> Mapping[str, Entry]:
-    """Of models.yaml, where there is one."""
+    """The entries of models.yaml; none where there is no such file."""
     return models(settings).models if policy.has_models(settings) else {}
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from enum import IntEnum
@@ -39,6 +39,7 @@ class Unit(IntEnum):
 
 
 TOKENS = (Unit.INPUT, Unit.OUTPUT, Unit.TOTAL)
+NO_MONEY = frozenset(Unit) - {Unit.COST}
 Amounts = tuple[int, int, int, int, int, int, int]
 """By Unit. Cost: in billionths of the currency."""
 
@@ -180,21 +181,21 @@ class Standings:
         """The limit that refused, if it is not of money; else on requests, else on tokens."""
         if self._refused is None:
             return self.requests or self.tokens
-        return self._exceeded(*(unit for unit in Unit if unit is not Unit.COST))
+        return self._exceeded(NO_MONEY)
 
     @property
     def requests(self) -> Standing | None:
         """The limit on requests that refused, else the one with the least left: a rate per second
         where there is no other.
         """
-        if (refused := self._exceeded(Unit.REQUESTS)) is not None:
+        if (refused := self._exceeded((Unit.REQUESTS,))) is not None:
             return refused
         windows = self._least(MeterKind.WINDOW, Unit.REQUESTS)
         return windows or self._least(MeterKind.RATE, Unit.REQUESTS)
 
     @property
     def tokens(self) -> Standing | None:
-        return self._exceeded(*TOKENS) or self._least(MeterKind.WINDOW, *TOKENS)
+        return self._exceeded(TOKENS) or self._least(MeterKind.WINDOW, *TOKENS)
 
     @property
     def budget(self) -> float | None:
@@ -207,7 +208,7 @@ class Standings:
         found = self._least(MeterKind.PERIOD, Unit.TOTAL)
         return None if found is None else found.remaining
 
-    def _exceeded(self, *units: Unit) -> Standing | None:
+    def _exceeded(self, units: Collection[Unit]) -> Standing | None:
         """The limit that refused, if it is of one of these units."""
         at, meters, look = self._refused, self._meters, self._look
         if at is None or meters is None or look is None or meters.units[at] not in units:

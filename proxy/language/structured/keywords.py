@@ -188,7 +188,8 @@ def is_wide(pattern: str) -> bool:
     return bool(_LOOSE.search(pattern)) or any(map(_LOOSE_IN_CLASS.search, in_classes))
 
 
-_MULTIPLE_AT_MOST, _VALUES_AT_MOST = 1024, 9_999  # in a range, of which it lists the multiples
+# The grammar lists the multiples in a range up to these: of larger numbers, or ranges, it has none.
+_MULTIPLE_AT_MOST, _VALUES_AT_MOST = 1024, 9_999
 
 
 def _has_counted_multiples(one: Schema) -> bool:

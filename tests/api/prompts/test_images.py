@@ -113,7 +113,7 @@ def test_a_template_without_a_place_for_them_refuses_them(serve):
     assert "no place for an image" in error["message"]
 
 
-# Two calls, of which the results have images; then what may follow.
+# Two calls whose results have images; then what may follow.
 CALLS = [
     {"id": one, "type": "function", "function": {"name": "f", "arguments": "{}"}} for one in "cd"
 ]

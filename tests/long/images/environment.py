@@ -30,7 +30,7 @@ PYTHON = "3.12"
 # What our code imports in the image beside our own requirements, or transformers imports for it.
 TOUCHED = ("xgrammar", "transformers", "safetensors", "huggingface-hub", "numpy", "jinja2",
            "sentencepiece", "tiktoken", "protobuf")  # fmt: skip
-DECLARED = ("torch", "triton")  # 3 GB, of which a build without quantization runs nothing
+DECLARED = ("torch", "triton")  # 3 GB, and a build without quantization runs none of it
 # Both images install `numpy<2` for Triton's models, and then cupy, which wants numpy 2. The tests'
 # tritonserver 2.51 misreads texts of numpy 2; the recorded one is in a folder of its own.
 NUMPY = "numpy==1.26.4"

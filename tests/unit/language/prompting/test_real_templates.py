@@ -84,7 +84,7 @@ SWITCHED_ON = {
 def test_few_templates_open_a_thought_only_after_a_users_message(path, is_on):
     facts = replace(FACTS, chat_template=path.read_text())
     syntax = syntax_of(replace(CARD, facts=facts))
-    messages, _ = OF_CALLS["a call"]  # without tools, of which not all of these templates know
+    messages, _ = OF_CALLS["a call"]  # without tools: some of these templates do not read any
     read = () if is_on is None else variables(facts.chat_template).intersection(SWITCHES)
     prompt = ChatPrompt(messages=messages, template_values=dict.fromkeys(read, is_on))
     if path.name in REFUSED or syntax.reasoning is None:

@@ -37,7 +37,7 @@ def object_with(n: int) -> dict:
 
 
 def link(at: int, last: int) -> dict:
-    """Of a chain that can be followed both ways; a value of it ends because one of `0` does."""
+    """A link of a chain that leads both ways. Its values end because those of link 0 do."""
     names = {"next": min(at + 1, last), "before": max(at - 1, 0)}
     listed = {name: {"$ref": f"#/$defs/{number}"} for name, number in names.items()}
     return {"type": "object", "properties": listed, "required": ["before"] if at else []}
