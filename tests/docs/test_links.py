@@ -34,6 +34,7 @@ def test_every_relative_link_leads_to_a_file_and_a_heading(page):
         file = (page.parent / path).resolve() if path else page
         assert file.is_relative_to(ROOT), f"{target} leads out of the repository"
         assert file.is_file(), f"{target}: there is no such file"
+        assert file.suffix != ".md" or file in PAGES, f"{target}: not a page of `make docs`"
         if anchor:
             assert file.suffix == ".md", target
             assert anchor in anchors(file), f"{target}: there is no such heading"

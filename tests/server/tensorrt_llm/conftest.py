@@ -74,9 +74,13 @@ def answers(proxy: Stack, model: str) -> bool:
 
 
 @pytest.fixture(scope="session")
-def stack(run: Run, triton: Stack) -> Stack:
-    """The proxy, once each model answers; its engine() is that Triton's."""
-    proxy = run(proxy_for=triton)
+def proxy(run: Run, triton: Stack) -> Stack:
+    return run(proxy_for=triton)
+
+
+@pytest.fixture
+def stack(triton: Stack, proxy: Stack) -> Stack:
+    """The proxy, once each model answers, whatever the test before did to it."""
 
     def is_ready() -> bool:
         assert triton.process.poll() is None, triton.log.read_text()
