@@ -147,6 +147,7 @@ def test_what_a_guide_admits_is_read_as_it_was_written(family, tmp_path):
 
 ELEMENTS = (
     *("qwen3_coder", "qwen3_xml", "mimo", "seed_oss", "minimax_m2", "minimax_m3", "minicpm5"),
+    "muse_glimmer",
     *("glm45", "hy3", "deepseek_v32", "kimi_k3", "cohere_xml"),
 )
 

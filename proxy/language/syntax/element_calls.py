@@ -483,6 +483,35 @@ class MiniMaxM2Parser(MarkupCalls):
     template_marks = (("<minimax:tool_call>",),)
 
 
+class MuseGlimmerParser(MarkupCalls):
+    """Muse Glimmer: `<atem:invoke name="f"><atem:parameter name="city">Paris</atem:parameter>…`.
+
+    One call in each `<atem:function_calls>`, and each of these in a message of its own, whose
+    header the reasoning parser has taken out.
+    """
+
+    sections = (("<atem:function_calls>", "</atem:function_calls>"),)
+    call_begin = '<atem:invoke name="'
+    markup = Markup(
+        name_end='">',
+        key_begin='<atem:parameter name="',
+        key_end='">',
+        value_end="</atem:parameter>",
+        end="</atem:invoke>",
+    )
+    call_syntax = CallSyntax(
+        begin='<atem:function_calls>\n<atem:invoke name="',
+        middle='">\n',
+        arguments=markup_arguments(markup, section_end="</atem:function_calls>"),
+        input=markup.input,
+        can_hold=can_be_elements,
+        end="\n</atem:invoke>\n</atem:function_calls>",
+        separator="\n",
+        trigger="<atem:function_calls>",
+    )
+    template_marks = (("<atem:function_calls>",),)
+
+
 class SeedOssParser(Qwen3CoderParser):
     """Seed-OSS: `<seed:tool_call><function=f><parameter=city>Paris</parameter></function>`.
 

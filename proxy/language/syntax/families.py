@@ -18,6 +18,7 @@ from proxy.language.syntax.element_calls import (
     MimoParser,
     MiniCpm5Parser,
     MiniMaxM2Parser,
+    MuseGlimmerParser,
     Qwen3CoderParser,
     SeedOssParser,
 )
@@ -29,6 +30,7 @@ from proxy.language.syntax.json_calls import (
     GenericParser,
     GigaChat3Parser,
     GigaChat31Parser,
+    Granite20bParser,
     GraniteParser,
     HermesParser,
     InternLMParser,
@@ -44,6 +46,7 @@ from proxy.language.syntax.json_calls import (
 from proxy.language.syntax.marked_calls import (
     DeepSeekV3Parser,
     DeepSeekV31Parser,
+    FunctionGemmaParser,
     Gemma4Parser,
     HarmonyParser,
     KimiK2Parser,
@@ -77,6 +80,8 @@ TOOL_FAMILIES: dict[str, type[ToolParser]] = {
     "minimax_m2": MiniMaxM2Parser,
     "harmony": HarmonyParser,
     "gemma4": Gemma4Parser,
+    "functiongemma": FunctionGemmaParser,
+    "muse_glimmer": MuseGlimmerParser,
     "glm45": Glm45Parser,
     "hy3": Hy3Parser,
     "seed_oss": SeedOssParser,
@@ -96,6 +101,7 @@ TOOL_FAMILIES: dict[str, type[ToolParser]] = {
     "cohere_xml": CohereXmlParser,
     "cohere": CohereParser,
     "jamba": JambaParser,
+    "granite_20b_fc": Granite20bParser,
     "granite": GraniteParser,
     "exaone": ExaoneParser,
     "hermes": HermesParser,
@@ -110,6 +116,7 @@ TOOL_FAMILIES: dict[str, type[ToolParser]] = {
 REASONING_FAMILIES: dict[str, type[ReasoningParser]] = {
     "harmony": reasoning.HarmonyParser,
     "gemma4": reasoning.Gemma4Parser,
+    "muse_glimmer": reasoning.MuseGlimmerParser,
     "mistral": reasoning.MistralParser,
     "cohere": reasoning.CohereParser,
     "kimi_k3": reasoning.KimiK3Parser,

@@ -212,6 +212,17 @@ class GenericParser(HermesParser):
     template_marks = ()
 
 
+class Granite20bParser(CallObjects):
+    """Granite 20B Functioncalling: `<function_call> {"name": …, "arguments": {…}}`.
+
+    Each object has a mark before it, and none behind it.
+    """
+
+    sections = (("<function_call>", ""),)
+    call_syntax = tagged_object("<function_call> ", "", trigger="<function_call>", separator="")
+    template_marks = (("<function_call> ",),)
+
+
 class ExaoneParser(HermesParser):
     """EXAONE 4: `<tool_call>{"name": …, "arguments": {…}}</tool_call>`.
 

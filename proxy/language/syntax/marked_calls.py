@@ -1,5 +1,5 @@
 """The families with marks around each call that are neither JSON objects nor XML-like elements:
-DeepSeek V3 and V3.1, Gemma 4, gpt-oss, Kimi K2.
+DeepSeek V3 and V3.1, Gemma 4 and FunctionGemma, gpt-oss, Kimi K2.
 """
 
 from __future__ import annotations
@@ -7,14 +7,16 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, lru_cache
 from string import ascii_lowercase, digits
 from typing import ClassVar
 
 from proxy.language.structured.structural_tags import const_string, regex
 from proxy.language.syntax.call_syntax import CallSyntax
+from proxy.language.syntax.element_calls import typed, types_of
 from proxy.language.syntax.literal import Broken, CutOff, Literal, Place, escaped
-from proxy.language.syntax.reader import Delimiters, Steps
+from proxy.language.syntax.reader import Delimiters, PassOn, Reader, Steps, delimiters
 from proxy.language.syntax.reasoning import SOLAR_WRAPPERS
 from proxy.language.syntax.tool_parser import SectionCalls, TemplateMarks, ToolParser
 
@@ -75,12 +77,9 @@ class DeepSeekV31Parser(DeepSeekV3Parser):
         yield from self._expect("<｜tool▁sep｜>")
 
 
-_QUOTE = '<|"|>'
-_QUOTES = Delimiters([_QUOTE])
+STRING = frozenset({"string"})
 _KEY = re.compile(r"[^:=,<>(){}\[\]\"\s]*")
 _OTHER_VALUES = "{[\"'"
-# The end of a string without its first token, unless the value ends before it.
-_UNOPENED = re.compile(r"(<\|\"\|>)(?=\s*[,}\])])|<\|\"\|>\s*[^\s,}\])]|[}\]]|,\s*[\w.\-]+\s*[:=]")
 _MOST_UNOPENED = 4_096
 
 
@@ -90,13 +89,15 @@ class Gemma4Parser(SectionCalls):
     Bare keys, strings between special tokens, otherwise like JSON. `call` may be missing.
     """
 
-    call_begin = "<|tool_call>"
-    inner_marks = (_QUOTE, "<tool_call|>")
+    quote: ClassVar[str] = '<|"|>'
+    call_begin: ClassVar[str] = "<|tool_call>"
+    call_end: ClassVar[str] = "<tool_call|>"
+    inner_marks: ClassVar[tuple[str, ...]] = (quote, call_end)
     # A structural tag cannot describe bare keys and Gemma's quotes; the parser reads JSON as well.
-    call_syntax = CallSyntax(
+    call_syntax: ClassVar[CallSyntax | None] = CallSyntax(
         begin="<|tool_call>call:", middle="", end="<tool_call|>", trigger="<|tool_call>"
     )
-    template_marks = (("<|tool_call>", "<tool_call|>"),)
+    template_marks: ClassVar[TemplateMarks] = (("<|tool_call>", "<tool_call|>"),)
 
     def _call(self) -> Steps[None]:
         yield from self._reader.space()
@@ -110,9 +111,37 @@ class Gemma4Parser(SectionCalls):
         if not self._name or char not in ("{", "("):
             raise Broken
         self._start_call()
-        yield from _GemmaLiteral(self._reader, self._emit_arguments).read_call()
+        literal = _GemmaLiteral(self._reader, self._emit_arguments, self.quote, self._types)
+        yield from literal.read_call()
         self._end_call()
-        yield from self._end("<tool_call|>")
+        yield from self._end(self.call_end)
+
+    def _types(self, key: str) -> frozenset[str]:
+        """Of an argument that the model has written as a string."""
+        return STRING
+
+
+class FunctionGemmaParser(Gemma4Parser):
+    """FunctionGemma: `<start_function_call>call:f{city:<escape>Paris<escape>}<end_function_call>`.
+
+    As Gemma 4, but templates write numbers as strings, too. What follows the calls begins the
+    results, which the model waits for.
+    """
+
+    quote = "<escape>"
+    call_begin = "<start_function_call>"
+    call_end = "<end_function_call>"
+    inner_marks = (quote, call_end, "<start_function_response>")
+    call_syntax = CallSyntax(
+        begin="<start_function_call>call:",
+        middle="",
+        end="<end_function_call>",
+        trigger="<start_function_call>",
+    )
+    template_marks = (("<start_function_call>",),)
+
+    def _types(self, key: str) -> frozenset[str]:
+        return types_of(self._properties.get(key), self._tools.get(self._name))
 
 
 class _GemmaLiteral(Literal):
@@ -120,6 +149,14 @@ class _GemmaLiteral(Literal):
 
     Models also write round brackets around the arguments, with or without curly ones.
     """
+
+    def __init__(
+        self, reader: Reader, write: PassOn, quote: str, types: Callable[[str], frozenset[str]]
+    ) -> None:
+        super().__init__(reader, write)
+        self._quote = quote
+        self._types = types  # of an argument
+        self._argument = ""
 
     def read_call(self) -> Steps[None]:
         """The arguments of a call; raises as `read`."""
@@ -172,6 +209,8 @@ class _GemmaLiteral(Literal):
             raise CutOff
         if not key:
             raise self._broken()
+        if len(self._closings) == 1:
+            self._argument = key
         self._put(json.dumps(key, ensure_ascii=False))
 
     def _value(self, char: str) -> Steps[None]:
@@ -179,28 +218,37 @@ class _GemmaLiteral(Literal):
             raise self._broken()
         if char != "<":
             if char not in _OTHER_VALUES:
-                end = yield from self._reader.find(_UNOPENED, _MOST_UNOPENED)
+                end = yield from self._reader.find(_unopened(self._quote), _MOST_UNOPENED)
                 if end and end[1]:
                     text = self._reader.take(end.start())
-                    self._reader.take(len(_QUOTE))
+                    self._reader.take(len(self._quote))
                     self._put(f'"{escaped(text)}"')
                     self._place = Place.SEPARATOR
                     return
             yield from super()._value(char)
             return
-        if not (yield from self._reader.accept(_QUOTE)):
-            if self._reader.may_end_in(_QUOTE):
+        if not (yield from self._reader.accept(self._quote)):
+            if self._reader.may_end_in(self._quote):
                 raise CutOff
             raise self._broken()
-        self._put('"')
-        found = yield from self._reader.until(
-            _QUOTES, lambda text: self._write(escaped(text)), leaves_partial=True
-        )
-        if not found:
+        types = self._types(self._argument) if len(self._closings) == 1 else STRING
+        parts: list[str] = []
+        if types == STRING:
+            self._put('"')
+        keep = parts.append if types != STRING else lambda text: self._write(escaped(text))
+        quotes = delimiters((self._quote,))
+        if not (yield from self._reader.until(quotes, keep, leaves_partial=True)):
             raise CutOff
-        self._reader.take(len(_QUOTE))
-        self._put('"')
+        self._reader.take(len(self._quote))
+        self._put('"' if types == STRING else typed("".join(parts), types))
         self._place = Place.SEPARATOR
+
+
+@lru_cache
+def _unopened(quote: str) -> re.Pattern[str]:
+    """The end of a string without its first token, unless the value ends before it."""
+    end = re.escape(quote)
+    return re.compile(rf"({end})(?=\s*[,}}\])])|{end}\s*[^\s,}}\])]|[}}\]]|,\s*[\w.\-]+\s*[:=]")
 
 
 _MESSAGE = "<|message|>"

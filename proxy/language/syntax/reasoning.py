@@ -606,3 +606,48 @@ class HarmonyParser(ReasoningParser):
                 self._keep(head)
             yield from self._hold(_DRAFT_ENDS, own_end="<|end|>")
         return ""
+
+
+class MuseGlimmerParser(TaggedReasoning):
+    """Muse Glimmer: messages with recipients, ` to=self<|message|>…<|eom|><|start|>assistant to=…`.
+
+    A message to itself is reasoning. The prompt ends before the first recipient. Other headers are
+    dropped: calls have marks of their own.
+    """
+
+    starts = (" to=self<|message|>",)
+    ends = ("<|eom|>", "<|eot|>")
+    before_answer = " to=user<|message|>"
+    closing = f"<|eom|><|start|>assistant{before_answer}"
+    inner_marks = ("<|start|>", _MESSAGE)
+    template_marks = (("to=self<|message|>", "<|eom|>"),)
+
+    def _parse(self) -> Steps[None]:
+        is_thought = self._is_inside
+        if not is_thought and (yield from self._reader.look(4)) == " to=":
+            is_thought = yield from self._header("")
+        marks = delimiters(("<|start|>", *self.ends))
+        while True:
+            if is_thought:
+                yield from self._reasoning()
+                is_thought = False
+            mark = yield from self._reader.until(marks, self._emit_first)
+            if not mark:
+                return
+            if code := (yield from self._code.quotation(self._reader)):
+                self._emit_first(code)
+                continue
+            self._reader.take(len(mark))
+            if mark == "<|start|>":
+                is_thought = yield from self._header(mark)
+
+    def _header(self, start: str) -> Steps[bool]:
+        """Whether it begins a message to the model itself. A broken one is dropped, too."""
+        head = [start]
+        ends = delimiters((_MESSAGE, "<|start|>", *self.ends))
+        mark = yield from self._reader.until(ends, head.append, most=_LONGEST_HEAD)
+        if mark == _MESSAGE:
+            self._reader.take(len(mark))
+        else:
+            self._emit_first(_BROKEN_HEAD.sub("", "".join(head), count=1))
+        return mark == _MESSAGE and "".join(head).split()[-1:] == ["to=self"]

@@ -287,20 +287,34 @@ def harmony(calls: list[Call]) -> str:
     return "<|start|>assistant".join(map(one, calls))
 
 
-def gemma4(calls: list[Call]) -> str:
-    return "".join(
-        f"<|tool_call>call:{c['name']}{gemma4_value(c['arguments'])}<tool_call|>" for c in calls
-    )
+def gemma(begin: str, quote: str, end: str) -> Callable[[list[Call]], str]:
+    def value_of(value: Any) -> str:
+        if isinstance(value, str):
+            return f"{quote}{value}{quote}"
+        if isinstance(value, dict):
+            return f"{{{','.join(f'{key}:{value_of(one)}' for key, one in value.items())}}}"
+        if isinstance(value, list):
+            return f"[{','.join(map(value_of, value))}]"
+        return dumped(value)
+
+    def rendered(calls: list[Call]) -> str:
+        return "".join(f"{begin}call:{c['name']}{value_of(c['arguments'])}{end}" for c in calls)
+
+    return rendered
 
 
-def gemma4_value(value: Any) -> str:
-    if isinstance(value, str):
-        return f'<|"|>{value}<|"|>'
-    if isinstance(value, dict):
-        return f"{{{','.join(f'{key}:{gemma4_value(one)}' for key, one in value.items())}}}"
-    if isinstance(value, list):
-        return f"[{','.join(map(gemma4_value, value))}]"
-    return dumped(value)
+def muse_glimmer(calls: list[Call]) -> str:
+    """As in Muse Glimmer's template, without headers."""
+
+    def one(call: Call) -> str:
+        values = "".join(
+            f'<atem:parameter name="{key}">{bare(value)}</atem:parameter>\n'
+            for key, value in call["arguments"].items()
+        )
+        inner = f'<atem:invoke name="{call["name"]}">\n{values}</atem:invoke>'
+        return f"<atem:function_calls>\n{inner}\n</atem:function_calls>"
+
+    return "".join(map(one, calls))
 
 
 JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number"}
@@ -335,7 +349,7 @@ def is_deeply_beside(call: Call, tools: dict[str, Any]) -> bool:
 
 # What a syntax has no way to say.
 TYPED = ("qwen3_coder", "qwen3_xml", "mimo", "minimax_m2", "glm45", "deepseek_v32")
-TYPED += ("seed_oss", "hy3", "minicpm5")
+TYPED += ("seed_oss", "hy3", "minicpm5", "muse_glimmer")
 UNSAYABLE: dict[str, Callable[[Call, dict[str, Any]], bool]] = {
     **dict.fromkeys(TYPED, is_beside_its_schema),
     **dict.fromkeys(("kimi_k3", "minimax_m3", "cohere_xml"), is_deeply_beside),
@@ -347,6 +361,9 @@ SYNTAXES: dict[str, Callable[[list[Call]], str]] = {
     "cohere": cohere,
     "cohere_xml": cohere_xml,
     "granite": lambda calls: f"<|tool_call|>{listed(calls)}",
+    "granite_20b_fc": lambda calls: "".join(
+        f"<function_call> {one}" for one in objects(calls, "arguments")
+    ),
     "jamba": lambda calls: f"<tool_calls>{listed(calls)}</tool_calls>",
     "phi4_mini_json": lambda calls: f"functools{listed(calls)}",
     "internlm": internlm,
@@ -362,7 +379,9 @@ SYNTAXES: dict[str, Callable[[list[Call]], str]] = {
     "kimi_k2": kimi_k2,
     "kimi_k3": kimi_k3,
     "harmony": harmony,
-    "gemma4": gemma4,
+    "gemma4": gemma("<|tool_call>", '<|"|>', "<tool_call|>"),
+    "functiongemma": gemma("<start_function_call>", "<escape>", "<end_function_call>"),
+    "muse_glimmer": muse_glimmer,
     "mistral": mistral,
     "llama3_json": lambda calls: "; ".join(objects(calls, "parameters")),
     "llama4_json": lambda calls: "; ".join(objects(calls, "parameters")),

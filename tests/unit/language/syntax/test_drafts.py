@@ -17,8 +17,8 @@ from tests.fixtures.examples import examples
 from tests.strategies import cuts
 from tests.unit.language.syntax.folding import Answer, parser_of
 from tests.unit.language.syntax.syntaxes import SYNTAXES as CALLS
+from tests.unit.language.syntax.test_reasoning import HEADED, unopened
 from tests.unit.language.syntax.test_reasoning import SYNTAXES as THOUGHTS
-from tests.unit.language.syntax.test_reasoning import unopened
 
 SCHEMAS = {
     name: {"properties": {"a": {"type": "string"}, "n": {"type": "integer"}}} for name in "fg"
@@ -106,7 +106,7 @@ def test_a_draft_in_a_thought_is_never_made(family, tools, data):
     assert read(family, tools, list(text)) == (told, found, finish)
 
 
-@pytest.mark.parametrize(("family", "tools"), [pair for pair in PAIRS if pair[0] != "harmony"])
+@pytest.mark.parametrize(("family", "tools"), [pair for pair in PAIRS if pair[0] not in HEADED])
 @slow
 @given(data=st.data())
 def test_a_draft_in_a_thought_that_nothing_opened_is_not_made(family, tools, data):

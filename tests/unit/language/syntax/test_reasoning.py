@@ -19,6 +19,8 @@ SYNTAXES = {
     "granite": "Here is my thought process:{thought}\nHere is my response:\n{answer}",
     "harmony": "<|channel|>analysis<|message|>{thought}<|end|>"
     "<|start|>assistant<|channel|>final<|message|>{answer}<|return|>",
+    "muse_glimmer": " to=self<|message|>{thought}<|eom|>"
+    "<|start|>assistant to=user<|message|>{answer}<|eot|>",
     "mistral": "[THINK]{thought}[/THINK]{answer}",
     "gemma4": "<|channel>thought\n{thought}<channel|>{answer}",
     "cohere": "<|START_THINKING|>{thought}<|END_THINKING|><|START_TEXT|>{answer}<|END_TEXT|>",
@@ -37,6 +39,7 @@ SYNTAXES = {
 PROMPT_ENDS = {
     "granite": "<think>\n",
     "harmony": "<|start|>assistant<|channel|>analysis<|message|>",
+    "muse_glimmer": " to=self<|message|>",
     "mistral": "[THINK]",
     "gemma4": "<|channel>thought\n",
     "cohere": "<|START_THINKING|>",
@@ -109,7 +112,8 @@ def test_an_answer_without_reasoning_does_not_change(family, data):
 
 # reasoning that the prompt may have left out
 
-LOST = sorted(set(FAMILIES) - {"harmony"})
+HEADED = {"harmony", "muse_glimmer"}  # each message has a header, so none is left out
+LOST = sorted(set(FAMILIES) - HEADED)
 every_tagged_family = pytest.mark.parametrize("family", LOST)
 
 
@@ -258,6 +262,30 @@ def test_a_harmony_call_without_a_tool_parser_is_text_without_its_marks(data):
 
 CALLS = [{"name": "f", "arguments": {"city": "Paris"}}, {"name": "f", "arguments": {}}]
 SCHEMAS = {"f": {"properties": {"city": {"type": "string"}}}}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (" to=user<|message|>Hi<|eot|>", ("", "Hi")),
+        (" to=self<|message|>a<|eom|><|start|>assistant to=self<|message|>b<|eom|>", ("ab", "")),
+        ("to=self is a header", ("", "to=self is a header")),
+        (" to=user Hi", ("", "Hi")),
+        (
+            " to=user<|message|>Hi <|eom|><|start|>assistant to=user<|message|>again",
+            ("", "Hi again"),
+        ),
+        (" to=selfish<|message|>Hi", ("", "Hi")),
+        (" to=self<|message|>so<|eom|><|start|>assistant Hi", ("so", "Hi")),
+        (" to=self<|message|>so<|eom|>Hi", ("so", "Hi")),
+        (" to=user<|message|>Write `<|eom|>` there", ("", "Write `<|eom|>` there")),
+    ],
+)
+def test_headers_of_muse_glimmer(text, expected):
+    for pieces in ([text], list(text)):
+        assert split("muse_glimmer", pieces) == expected
+
+
 HARMONY_CHAIN = "<|channel|>analysis<|message|>{thought}<|end|><|start|>assistant{calls}"
 
 
@@ -297,6 +325,12 @@ def chained(reasoning: str, tools: str, text: str) -> tuple[str, Answer]:
         ),
         ("minimax_m3", "minimax_m3", "<mm:think>{thought}</mm:think>{calls}"),
         ("harmony", "harmony", HARMONY_CHAIN),
+        (
+            "muse_glimmer",
+            "muse_glimmer",
+            " to=self<|message|>{thought}<|eom|><|start|>assistant to=f<|message|>{calls}<|eom|>"
+            "<|start|>assistant to=user<|message|><|eot|>",
+        ),
     ],
 )
 def test_reasoning_and_calls_are_separated(reasoning, tools, syntax):

@@ -52,6 +52,27 @@ def test_references_of_a_parameter_point_into_the_schema_of_the_call():
     assert answered(parser_of("glm45", tools), [text]).arguments == ['{"a": "42"}']
 
 
+@pytest.mark.parametrize(
+    ("written", "arguments"),
+    [
+        ("n:<escape>5<escape>", {"n": 5}),
+        ("n:5", {"n": 5}),
+        ("s:<escape>5<escape>", {"s": "5"}),
+        ("b:<escape>true<escape>,s:<escape>true<escape>", {"b": True, "s": "true"}),
+        ("n:<escape>five<escape>", {"n": "five"}),
+        ("l:[<escape>5<escape>]", {"l": ["5"]}),
+        ("x:<escape>5<escape>", {"x": 5}),
+    ],
+)
+def test_functiongemma_writes_numbers_as_strings_too(written, arguments):
+    types = {"n": "integer", "s": "string", "b": "boolean", "l": "array"}
+    tools = {"f": {"properties": {name: {"type": one} for name, one in types.items()}}}
+    text = f"<start_function_call>call:f{{{written}}}<end_function_call>"
+    for pieces in ([text], list(text)):
+        answer = answered(parser_of("functiongemma", tools), pieces)
+        assert answer.calls == [{"name": "f", "arguments": arguments}]
+
+
 def minimax(name: str, value: str) -> str:
     return f'<invoke name="f"><parameter name="{name}">{value}</parameter></invoke>'
 
