@@ -6,8 +6,9 @@ A value may hold such marks (a file about tool calls), and a model may misspell 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from proxy.language.syntax.literal import CutOff
 from proxy.language.syntax.reader import SPACE, PassOn, Reader, Steps, delimiters
@@ -22,8 +23,8 @@ _MOST_HELD = 8_192  # characters behind a closing mark after which the call does
 class ValueMarks:
     """end: closes a value. key_begin, key_end: around the next key. after: what else may follow a
     value. call_ends: with what may follow each; they end a value that is not closed, and a line
-    break before them, too. has_lines: a line break before `end` belongs to it. any_end: around the
-    word of a closing mark, where a wrong one ends the value, too.
+    break before them, too. begins: of other calls. has_lines: a line break before `end` belongs to
+    it. any_end: around the word of a closing mark, where a wrong one ends the value, too.
     """
 
     end: str
@@ -31,14 +32,20 @@ class ValueMarks:
     key_end: str
     after: tuple[str, ...]
     call_ends: tuple[tuple[str, tuple[str, ...]], ...]
+    begins: tuple[str, ...]
     has_lines: bool = False
     any_end: tuple[str, str] = ("", "")
     gap: re.Pattern[str] = SPACE
 
     @property
+    def stem(self) -> str:
+        """What every closing mark of a value begins with, also a shortened or misspelt one."""
+        return self.end[:-1].removesuffix("eter")
+
+    @property
     def all(self) -> tuple[str, ...]:
         calls = (one for one, _ in self.call_ends)
-        end, others = self.end[:-1], (self.key_begin, self.any_end[0], *calls)
+        end, others = self.stem, (self.key_begin, self.any_end[0], *calls)
         lines = (end, *others) if self.has_lines else others
         return (end, *others, *(f"\n{one}" for one in lines if one))
 
@@ -119,17 +126,18 @@ class BareValue:
                 raise CutOff
             length += len(last) if last == marks.any_end[1] else 0
             return (length if (yield from self._continues(length)) else None), False
-        if bare != marks.end[:-1]:
+        if bare != marks.stem:
             after = dict(marks.call_ends)[bare]
             found = yield from reader.follows(length, after, marks.gap)
-            return (None if found is None else 0), False
-        wrong = yield from reader.ahead(length, _MISSPELT, _MOST_MISSPELT)
-        length += len(wrong)
+            is_text = found is None or (yield from self._is_closed_later(length))
+            return (None if is_text else 0), False
+        word = yield from reader.ahead(length, _MISSPELT, _MOST_MISSPELT)
+        length += len(word)
         has_last = (yield from reader.look(length + 1))[length:] == marks.end[-1]
         if not has_last and reader.ends_at(length):
             raise CutOff
         length += has_last
-        is_right = has_last and not wrong
+        is_right = has_last and marks.end == f"{bare}{word}{marks.end[-1]}"
         is_end = yield from self._continues(length, is_certain=is_right)
         return (length if is_end else None), is_right
 
@@ -147,11 +155,34 @@ class BareValue:
                 found = yield from reader.follows(length, marks.after, marks.gap)
             elif self._is_nested:
                 found = found if self._is_next(key.strip()) else None
+        elif found and (yield from self._is_closed_later((yield from self._offset(length, found)))):
+            return False
         if found == "" and not is_certain:
             raise CutOff
         return found is not None
+
+    def _is_closed_later(self, at: int) -> Steps[bool]:
+        """Whether the call that ends here is a part of the value: the value's own end follows, and
+        no other call begins before.
+        """
+        if not self._is_nested:
+            return False
+        found = yield from self._reader.find(_own_end(self._marks), _MOST_HELD, at)
+        return found is not None and found.lastgroup == "own"
 
     def _offset(self, start: int, mark: str) -> Steps[int]:
         """Where `mark` ends, which follows white space from `start` on."""
         blank = yield from self._reader.ahead(start, self._marks.gap, 256)
         return start + len(blank) + len(mark)
+
+
+@lru_cache(maxsize=64)
+def _own_end(marks: ValueMarks) -> re.Pattern[str]:
+    """The end of a value, and behind it the next key or the call's end; or the begin of a call."""
+    after = _one_of((marks.key_begin, *(end for end, _ in marks.call_ends)))
+    own = f"(?P<own>{re.escape(marks.end)}(?:{marks.gap.pattern}){after})"
+    return re.compile(f"{own}|{_one_of(filter(None, marks.begins))}")
+
+
+def _one_of(words: Iterable[str]) -> str:
+    return f"(?:{'|'.join(map(re.escape, words))})"

@@ -163,6 +163,7 @@ class Markup:
                 (self.end, (*ends, *starts, call_begin)),
                 *((end, (*starts, call_begin)) for end in ends),
             ),
+            begins=(*starts, call_begin),
             has_lines=self.has_lines,
             gap=re.compile(rf"(?:[ \t\r\n]|{re.escape(self.also_space) or '(?!)'})*"),
         )
@@ -186,7 +187,10 @@ class MarkupCalls(SectionCalls):
 
     def _call(self) -> Steps[None]:
         yield from self._gap()
+        is_quoted = yield from self._reader.accept('"')
         self._name = yield from self._whole_name()
+        if is_quoted:
+            yield from self._reader.accept('"')
         is_known = self._name in self._tools
         yield from self._end_of_name(self.markup.name_end, is_known)
         yield from self._gap()
@@ -221,7 +225,10 @@ class MarkupCalls(SectionCalls):
             if self._reader.may_end_in(self.markup.end):
                 raise CutOff("")
             yield from self._expect(self.markup.key_begin)
+        is_quoted = yield from self._reader.accept('"')
         key = (yield from self._reader.word(_KEY)).strip()
+        if is_quoted:
+            yield from self._reader.accept('"')
         is_known = key in self._properties
         yield from self._end_of_name(self.markup.key_end, is_known)
         if self.markup.value_begin:

@@ -1,11 +1,13 @@
 """The families that write calls as JSON objects: `{"name": …, "arguments": {…}}`.
 
-Keys come in any order, arguments may be a string that holds JSON, and other keys are ignored. Small
-models imitate the tools' own descriptions: `function` instead of `name`, or around the whole call.
+Keys come in any order, arguments may be a string that holds JSON, and other keys are ignored,
+unless there are no arguments and the tool has them. Small models imitate the tools' own
+descriptions: `function` instead of `name`, or around the whole call.
 """
 
 from __future__ import annotations
 
+import json
 import secrets
 from string import ascii_letters, digits
 from typing import ClassVar
@@ -28,6 +30,7 @@ class CallObjects(ToolParser):
     lead_in: ClassVar[str] = ""  # what may stand between the start and the calls
     name_key: ClassVar[str] = "name"
     _is_list = False
+    _is_fenced = False
 
     def __init_subclass__(cls) -> None:
         cls.starts = tuple(start for start, _ in cls.sections)
@@ -36,6 +39,10 @@ class CallObjects(ToolParser):
         yield from self._reader.accept(start)
         yield from self._reader.space()
         if self.lead_in and (yield from self._reader.accept(self.lead_in)):
+            yield from self._reader.space()
+        self._is_fenced = bool(start) and (yield from self._reader.accept("```"))
+        if self._is_fenced:
+            yield from self._reader.accept("json")
             yield from self._reader.space()
         self._is_list = yield from self._reader.accept("[")
         yield from self._reader.space()
@@ -53,6 +60,8 @@ class CallObjects(ToolParser):
             yield from self._object()
             return True
         if self._is_list and (yield from self._reader.accept("]")):
+            gap = yield from self._reader.space()
+        if self._is_fenced and (yield from self._reader.accept("```")):
             gap = ""
         yield from self._end(dict(self.sections).get(start, ""), gap)
         return False
@@ -69,9 +78,11 @@ class CallObjects(ToolParser):
     def _reset_call(self) -> None:
         super()._reset_call()
         self._waiting = ""  # the arguments that came before the name
+        self._others: dict[str, str] = {}  # the JSON of other keys
 
     def _close_arguments(self) -> None:
-        self._call_with(self._waiting or "{}")
+        found = (f"{json.dumps(k)}: {v}" for k, v in self._others.items() if k in self._properties)
+        self._call_with(self._waiting or f"{{{', '.join(found)}}}")
         self._end_call()
 
     def _entries(self, *, is_inner: bool = False) -> Steps[None]:
@@ -88,7 +99,9 @@ class CallObjects(ToolParser):
             elif self._is_bare and key not in ("type", "id", "function", "index"):
                 raise Broken
             else:
-                yield from Literal(self._reader, _drop).read()
+                parts: list[str] = []
+                yield from Literal(self._reader, parts.append).read()
+                self._others[key] = "".join(parts)
             yield from self._comma("}")
 
     def _key(self) -> Steps[str]:
@@ -147,10 +160,6 @@ class CallObjects(ToolParser):
     def _call_with(self, arguments: str) -> None:
         self._start_call()
         self._emit_arguments(arguments)
-
-
-def _drop(text: str) -> None:
-    """Discards the values of other keys."""
 
 
 def object_list(head: str, foot: str, *, trigger: str = "", key: str = "arguments") -> CallSyntax:

@@ -103,8 +103,12 @@ class Gemma4Parser(SectionCalls):
         yield from self._reader.space()
         if not (yield from self._reader.accept("call:")):
             yield from self._reader.accept(":")
+        yield from self._reader.space()
         self._name = yield from self._whole_name()
         yield from self._reader.space()
+        if self._name and (yield from self._reader.accept(self.call_end)):
+            self._close_arguments()
+            return
         char = yield from self._reader.peek()
         if not char:
             raise CutOff

@@ -250,6 +250,7 @@ class NestedCalls(SectionCalls):
             key_end=self.key_tail,
             after=(inner.end, *sections.values()),
             call_ends=(*ends, *((one, starts) for one in sections.values())) if is_argument else (),
+            begins=starts,
             any_end=self.any_end if is_argument else ("", ""),
         )
         return BareValue(self._reader, marks, lambda key: is_argument and self._is_next_key(key))

@@ -147,12 +147,14 @@ class Reader:
             return True
         return False
 
-    def find(self, pattern: re.Pattern[str], most: int) -> Steps[re.Match[str] | None]:
-        """The first match within the next `most` characters, without taking them; None if they, or
-        the text, end without one. The end of the text counts as a line break.
+    def find(
+        self, pattern: re.Pattern[str], most: int, offset: int = 0
+    ) -> Steps[re.Match[str] | None]:
+        """The first match within `most` characters, `offset` further on, without taking them; None
+        if they, or the text, end without one. The end of the text counts as a line break.
         """
         while True:
-            text = self._buffer[self._at : self._at + most]
+            text = self._buffer[self._at + offset : self._at + offset + most]
             found = pattern.search(f"{text}\n" if self._is_closed else text)
             if found or self._is_closed or len(text) == most:
                 return found

@@ -266,8 +266,9 @@ class TaggedReasoning(ReasoningParser):
         anywhere = self.starts + self.tags() if self.is_anywhere else ()
         marks = delimiters((*anywhere, *self.wrappers))
         while True:
-            if is_inside:
+            while is_inside:
                 yield from self._reasoning()
+                is_inside = yield from self._accepts(self.starts)
             mark = yield from self._reader.until(marks, self._emit_text)
             if not mark:
                 return

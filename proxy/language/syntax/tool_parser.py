@@ -25,6 +25,7 @@ from proxy.language.syntax.reader import PushParser, Steps, delimiters
 Tools = Mapping[str, Mapping[str, Any]]
 TemplateMarks = tuple[tuple[str, ...], ...]
 NAME = re.compile(r"[\w.\-/]*")
+_CLOSING, _MOST_CLOSING = re.compile(r"[}\]]*"), 4
 _BRACKETS = "<[]"  # what each mark begins with that is not a word or a fence
 
 
@@ -277,14 +278,14 @@ class ToolParser(PushParser[ToolEvent]):
                 raise Broken
 
     def _end(self, mark: str, gap: str = "") -> Steps[None]:
-        """Takes white space and `mark`; without the mark, the white space is text. A bracket too
-        many before the mark, or before the end of the text, is dropped.
+        """Takes white space and `mark`; without the mark, the white space is text. Brackets too
+        many before the mark, or before the end of the text, are dropped.
         """
         gap += yield from self._reader.space()
-        if (yield from self._reader.peek()) in ("}", "]"):
-            found = yield from self._reader.follows(1, (mark,) if mark else ())
+        if brackets := (yield from self._reader.ahead(0, _CLOSING, _MOST_CLOSING)):
+            found = yield from self._reader.follows(len(brackets), (mark,) if mark else ())
             if found is not None:
-                self._reader.take(1)
+                self._reader.take(len(brackets))
                 gap = yield from self._reader.space()
         if not mark or not (yield from self._reader.accept_end(mark)):
             self._emit_text(gap)

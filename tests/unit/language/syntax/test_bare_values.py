@@ -21,6 +21,11 @@ MARKS = {
     "mimo": ("</parameter>", "<parameter=%s>", ("</function>",)),
     "minimax_m2": ("</parameter>", '<parameter name="%s">', ("</invoke>",)),
     "glm45": ("</arg_value>", "<arg_key>%s</arg_key><arg_value>", ("</tool_call>",)),
+    "muse_glimmer": (
+        "</atem:parameter>",
+        '<atem:parameter name="%s">',
+        ("</atem:invoke>",),
+    ),
     "deepseek_v32": (
         "</｜DSML｜parameter>",
         '<｜DSML｜parameter name="%s" string="true">',
@@ -79,6 +84,19 @@ def test_marks_that_a_value_holds_are_text(family, content):
     answer = said(family, written(family, value))
     assert answer.calls == [{"name": "w", "arguments": {"content": value, "path": "a.md"}}]
     assert answer.text == ""
+
+
+@every_syntax
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("around", ["{}", "See:\n{}", "{}\nand", "a {} b"])
+def test_a_value_may_hold_whole_calls(family, key, around):
+    """A file about tool calls, whose own call is the first argument, or the last."""
+    inner = SYNTAXES[family]([{"name": "ls", "arguments": {"dir": "x", "all": "y"}}])
+    arguments = {"content": "text", "path": "a.md"} | {key: around.replace("{}", inner)}
+    answer = said(family, SYNTAXES[family]([{"name": "w", "arguments": arguments}]))
+    assert answer.calls == [{"name": "w", "arguments": arguments}]
+    assert answer.text == ""
+    assert not answer.is_cut
 
 
 @pytest.mark.parametrize("family", SYNTAXES)

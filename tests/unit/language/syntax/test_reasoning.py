@@ -110,6 +110,19 @@ def test_an_answer_without_reasoning_does_not_change(family, data):
     assert split(family, data.draw(cuts(text))) == ("", text)
 
 
+@pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"harmony", "kimi_k3", "solar_open"}))
+@settings(max_examples=examples(20))
+@given(data=st.data())
+def test_a_second_thought_follows_the_first(family, data):
+    first = SYNTAXES[family].partition("{answer}")[0].format(thought="one")
+    if family == "muse_glimmer":
+        first = first.partition("<|start|>")[0] + "<|start|>assistant"
+    draft = f"two {TOOL_START}{{}}"
+    text = first + SYNTAXES[family].format(thought=draft, answer="Hi")
+    pieces = data.draw(cuts(text))
+    assert split(family, pieces, tool_starts=[TOOL_START]) == (f"one{draft}", "Hi")
+
+
 # reasoning that the prompt may have left out
 
 HEADED = {"harmony", "muse_glimmer"}  # each message has a header, so none is left out

@@ -96,9 +96,37 @@ DSML = "<｜DSML｜function_calls>\n%s\n</｜DSML｜function_calls>"
             '<｜DSML｜invoke name="ls">\n<｜DSML｜parameter name="path" string="true">a'
             "</｜DSML｜parameter>\n</｜DSML｜invoke>".replace("｜", "｜｜"),
         ),
-        # A bracket too many.
-        ("hermes", TOOL_CALL, f"{OBJECT}}}"),
-        ("hermes", TOOL_CALL, f"{OBJECT}]"),
+        # Brackets too many.
+        *(("hermes", TOOL_CALL, f"{OBJECT}{more}") for more in ("}", "]", "}}", "}]}")),
+        *(("granite", "<|tool_call|>%s", f"[{OBJECT}]{more}") for more in ("]", "}]")),
+        # Arguments next to the name.
+        *(
+            (family, section, inner)
+            for family, section in (
+                ("hermes", TOOL_CALL),
+                ("granite", "<|tool_call|>%s"),
+                ("internlm", "<|action_start|><|plugin|>%s<|action_end|>"),
+            )
+            for inner in (
+                '{"name": "ls", "path": "a"}',
+                '{"path": "a", "name": "ls", "reason": "why"}',
+                '{"function": {"name": "ls", "path": "a"}}',
+                '{"type": "function", "name": "ls", "path": "a"}',
+            )
+        ),
+        # A fence around the object.
+        *(("hermes", TOOL_CALL, f"```{word}\n{OBJECT}\n```") for word in ("json", "")),
+        ("jamba", "<tool_calls>%s</tool_calls>", f"```json\n[{OBJECT}]\n```"),
+        # A name in quotes.
+        ("qwen3_coder", TOOL_CALL, ELEMENT.replace("=ls", '="ls"').replace("=path", '="path"')),
+        ("mimo", "<tool_call>%s</tool_call>", ELEMENT.replace("\n", "").replace("=ls", '="ls"')),
+        # A closing mark that is too short.
+        ("qwen3_coder", TOOL_CALL, ELEMENT.replace("</parameter>", "</param>")),
+        (
+            "minimax_m2",
+            MINIMAX,
+            '<invoke name="ls">\n<parameter name="path">a</param>\n</invoke>',
+        ),
         ("llama3_json", "%s", '{"name": "ls", "parameters": {"path": "a"}}}'),
         ("mistral", "[TOOL_CALLS]%s", 'ls[ARGS]{"path": "a"}}'),
         # Kimi's ids.
@@ -119,6 +147,7 @@ DSML = "<｜DSML｜function_calls>\n%s\n</｜DSML｜function_calls>"
                 'call:ls(path=<|"|>a<|"|>)',
                 'call:ls({path:<|"|>a<|"|>})',
                 'call:ls(path="a")',
+                'call: ls {path:<|"|>a<|"|>}',
             )
         ),
     ],
@@ -128,6 +157,21 @@ def test_what_is_meant_is_read(family, section, inner):
     assert answer.calls == LS
     assert answer.text == ""
     assert not answer.is_cut
+
+
+@pytest.mark.parametrize(
+    ("family", "text"),
+    [
+        ("gemma4", "<|tool_call>call:ls<tool_call|>"),
+        ("gemma4", "<|tool_call>call:ls()<tool_call|>"),
+        ("hermes", '<tool_call>{"name": "ls"}</tool_call>'),
+        ("hermes", '<tool_call>{"name": "ls", "depth": 1}</tool_call>'),
+        ("hermes", '<tool_call>{"name": "ls", "arguments": {}, "path": "a"}</tool_call>'),
+    ],
+)
+def test_a_call_without_arguments(family, text):
+    answer = said(family, text)
+    assert (answer.calls, answer.text) == ([{"name": "ls", "arguments": {}}], "")
 
 
 @pytest.mark.parametrize(
