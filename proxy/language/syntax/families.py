@@ -142,14 +142,18 @@ def _bodies(family: type[ToolParser]) -> dict[str, dict[str, type[ToolParser]]]:
     sections = tuple(filter(all, family.sections))
     if issubclass(family, MarkupCalls) and not sections:
         sections = ((family.call_begin, family.markup.end),)
-    starts = [start for start, _ in sections]
+    starts, begin = [start for start, _ in sections], ""
     base: type[ToolParser] | None = CallObjects if issubclass(family, SectionCalls) else None
     if issubclass(family, PythonicParser):
         starts, base = ["", *starts], Llama3JsonParser
     bodies: dict[str, type[ToolParser]] = {}
+    if issubclass(family, SectionCalls) and family.call_begin.endswith((">", "]")):
+        begin = family.call_begin
+        starts, sections = [*starts, begin], ((begin, ""), *sections)
     if base is not None:
-        objects = {"sections": sections, "inner_marks": family.marks()}
-        bodies |= dict.fromkeys(("{", "[{"), type(f"{family.__name__}Objects", (base,), objects))
+        objects = {"sections": sections, "inner_marks": family.marks(), "lead_in": begin}
+        kind = type(f"{family.__name__}Objects", (base,), objects)
+        bodies |= {f"{lead}{opening}": kind for lead in {begin, ""} for opening in ("{", "[{")}
     is_markup = issubclass(family, MarkupCalls) and family.call_begin != "<function="
     if is_markup or issubclass(family, CallObjects):
         elements = type(f"{family.__name__}Elements", (Qwen3CoderParser,), {"sections": sections})

@@ -56,6 +56,10 @@ class CallObjects(ToolParser):
             yield from self._reader.space()
             yield from self._object()
             return True
+        has_comma = not self._is_bare and (yield from self._reader.peek()) == ","
+        if has_comma and (yield from self._reader.follows(1, ("{",))):
+            self._reader.take(1)
+            yield from self._reader.space()
         if not self._is_list and (yield from self._reader.peek()) == "{":
             yield from self._object()
             return True
@@ -81,8 +85,11 @@ class CallObjects(ToolParser):
         self._others: dict[str, str] = {}  # the JSON of other keys
 
     def _close_arguments(self) -> None:
-        found = (f"{json.dumps(k)}: {v}" for k, v in self._others.items() if k in self._properties)
-        self._call_with(self._waiting or f"{{{', '.join(found)}}}")
+        others = self._others
+        found = [f"{json.dumps(k)}: {v}" for k, v in others.items() if k in self._properties]
+        objects = [value for value in others.values() if value.startswith("{")]
+        one = objects[0] if len(objects) == 1 and not found else f"{{{', '.join(found)}}}"
+        self._call_with(self._waiting or one)
         self._end_call()
 
     def _entries(self, *, is_inner: bool = False) -> Steps[None]:
@@ -92,7 +99,7 @@ class CallObjects(ToolParser):
             key = yield from self._key()
             if key == "function" and not is_inner and (yield from self._reader.accept("{")):
                 yield from self._entries(is_inner=True)
-            elif key == self.name_key or (key == "function" and not self._name):
+            elif key in (self.name_key, "name") or (key in self._other_names and not self._name):
                 self._name = yield from self._word()
             elif key in _ARGUMENTS:
                 yield from self._arguments()
@@ -103,6 +110,11 @@ class CallObjects(ToolParser):
                 yield from Literal(self._reader, parts.append).read()
                 self._others[key] = "".join(parts)
             yield from self._comma("}")
+
+    @property
+    def _other_names(self) -> tuple[str, ...]:
+        """Keys in place of `name`."""
+        return ("function",) if self._is_bare else ("function", "tool", "tool_name")
 
     def _key(self) -> Steps[str]:
         key = yield from self._word()
@@ -459,6 +471,11 @@ class ApertusParser(CallObjects):
     def _entries(self, *, is_inner: bool = False) -> Steps[None]:
         yield from self._reader.space()
         self._name = yield from self._key()
+        if self._name == "name" and (yield from self._reader.peek()) == '"':
+            self._name = yield from self._word()
+            yield from self._comma("}")
+            yield from super()._entries()
+            return
         yield from self._arguments()
         yield from self._reader.space()
         if not (yield from self._reader.accept("}")):

@@ -41,7 +41,13 @@ class DeepSeekV3Parser(SectionCalls):
     template_marks: ClassVar[TemplateMarks] = (("<｜tool▁call▁begin｜>", "```json"),)
 
     def _call(self) -> Steps[None]:
-        yield from self._head()
+        """Either form: without the type, the name stands before the separator."""
+        name = yield from self._whole_name()
+        yield from self._expect("<｜tool▁sep｜>")
+        if name == "function":
+            char = yield from self._reader.peek()
+            name = name if char == "{" else (yield from self._whole_name())
+        self._name = name
         yield from self._reader.space()
         is_fenced = yield from self._reader.accept("```json")
         yield from self._reader.space()
@@ -49,12 +55,6 @@ class DeepSeekV3Parser(SectionCalls):
         if is_fenced:
             yield from self._end("```")
         yield from self._end("<｜tool▁call▁end｜>")
-
-    def _head(self) -> Steps[None]:
-        """`function`, the separator, the name."""
-        yield from self._reader.accept("function")
-        yield from self._expect("<｜tool▁sep｜>")
-        self._name = yield from self._whole_name()
 
 
 class DeepSeekV31Parser(DeepSeekV3Parser):
@@ -71,10 +71,6 @@ class DeepSeekV31Parser(DeepSeekV3Parser):
         foot="<｜tool▁calls▁end｜>",
     )
     template_marks = (("<｜tool▁call▁begin｜>",),)
-
-    def _head(self) -> Steps[None]:
-        self._name = yield from self._whole_name()
-        yield from self._expect("<｜tool▁sep｜>")
 
 
 STRING = frozenset({"string"})
@@ -291,6 +287,8 @@ class HarmonyParser(ToolParser):
         head: list[str] = []
         mark = yield from self._reader.until(_HEAD_MARKS, head.append, leaves_partial=True)
         found = _RECIPIENT.search("".join(head))
+        if found and found[1] == "assistant":  # a result that the model made up
+            found = None
         if not mark:
             raise CutOff
         if mark != _MESSAGE and not (mark == "{" and found):

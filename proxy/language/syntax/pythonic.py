@@ -67,7 +67,7 @@ class PythonicParser(BareCalls):
     def _first(self, start: str) -> Steps[bool]:
         yield from self._reader.accept(start)
         yield from self._reader.space()
-        if not (yield from self._reader.accept("[")):
+        if not (yield from self._reader.accept("[")) and not start:
             raise Broken
         yield from self._reader.space()
         yield from self._call()

@@ -114,6 +114,48 @@ DSML = "<｜DSML｜function_calls>\n%s\n</｜DSML｜function_calls>"
                 '{"type": "function", "name": "ls", "path": "a"}',
             )
         ),
+        # Other keys.
+        *(
+            ("hermes", TOOL_CALL, f'{{"{name}": "ls", "{arguments}": {{"path": "a"}}}}')
+            for name in ("name", "tool", "tool_name", "function")
+            for arguments in ("input", "params", "args", "parameters")
+        ),
+        ("cohere", "<|START_ACTION|>%s<|END_ACTION|>", OBJECT),
+        ("apertus", "<|tools_prefix|>[%s]<|tools_suffix|>", OBJECT),
+        # The objects between the marks around one call.
+        *(
+            (family, f"{begin}%s{end}", inner)
+            for family, begin, end in (
+                ("gemma4", "<|tool_call>", "<tool_call|>"),
+                ("functiongemma", "<start_function_call>", "<end_function_call>"),
+                ("kimi_k2", "<|tool_call_begin|>", "<|tool_call_end|>"),
+                (
+                    "kimi_k2",
+                    "<|tool_calls_section_begin|><|tool_call_begin|>",
+                    "<|tool_call_end|><|tool_calls_section_end|>",
+                ),
+                *(
+                    (family, f"{section}<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>")
+                    for family in ("deepseek_v3", "deepseek_v31")
+                    for section in ("", "<｜tool▁calls▁begin｜>")
+                ),
+                ("hy3", "<tool_call:opensource>", "</tool_call:opensource>"),
+                ("solar_open", "<|tool_calls|><|tool_call:begin|>", "<|tool_call:end|><|calls|>"),
+            )
+            for inner in (OBJECT, f"[{OBJECT}]")
+        ),
+        # The form of a neighbour.
+        *(
+            (family, "<｜tool▁call▁begin｜>%s<｜tool▁call▁end｜>", inner)
+            for family in ("deepseek_v3", "deepseek_v31")
+            for inner in (
+                'ls<｜tool▁sep｜>{"path": "a"}',
+                'function<｜tool▁sep｜>ls\n```json\n{"path": "a"}\n```',
+                'ls<｜tool▁sep｜>```json\n{"path": "a"}\n```',
+                'function<｜tool▁sep｜>ls\n{"path": "a"}',
+            )
+        ),
+        ("lfm2", "<|tool_call_start|>%s<|tool_call_end|>", 'ls(path="a")'),
         # A fence around the object.
         *(("hermes", TOOL_CALL, f"```{word}\n{OBJECT}\n```") for word in ("json", "")),
         ("jamba", "<tool_calls>%s</tool_calls>", f"```json\n[{OBJECT}]\n```"),
@@ -157,6 +199,18 @@ def test_what_is_meant_is_read(family, section, inner):
     assert answer.calls == LS
     assert answer.text == ""
     assert not answer.is_cut
+
+
+def test_objects_with_commas_between_them():
+    for gap in (",", ", ", ",\n"):
+        answer = said("hermes", TOOL_CALL % f"{OBJECT}{gap}{OBJECT}")
+        assert (answer.calls, answer.text) == (LS * 2, "")
+
+
+def test_a_result_that_gpt_oss_makes_up_is_no_call():
+    head = "<|start|>functions.ls to=assistant<|channel|>commentary<|message|>"
+    answer = said("harmony", f'{head}{{"x": 1}}<|end|>')
+    assert answer.calls == []
 
 
 @pytest.mark.parametrize(
