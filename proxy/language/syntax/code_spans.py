@@ -88,6 +88,10 @@ class CodeSpans:
         self._span, self._is_start, self._closes, self._before = 0, True, False, ""
 
     @property
+    def is_behind_backtick(self) -> bool:
+        return self._char == "`"
+
+    @property
     def is_fenced(self) -> bool:
         """Whether the next character, which is no backtick, is inside a fence."""
         self._end_run()

@@ -330,11 +330,21 @@ class TaggedReasoning(ReasoningParser):
         self._begin_reasoning()
         marks = delimiters((*self.ends, *self._tool_starts))
         mark = yield from self._reader.until(marks, self._think)
-        while mark in self._tool_starts:
-            mark = yield from self._hold(self.ends)
+        while mark in self._tool_starts or (mark and (yield from self._is_quoted(mark))):
+            if mark in self._tool_starts:
+                mark = yield from self._hold(self.ends)
+            else:
+                self._think(self._reader.take(len(mark)))
+                mark = ""
             mark = mark or (yield from self._reader.until(marks, self._think))
         self.is_thinking = False
         yield from self._end_reasoning()
+
+    def _is_quoted(self, mark: str) -> Steps[bool]:
+        """Whether backticks stand directly around the mark."""
+        if not self.thought_code.is_behind_backtick:
+            return False
+        return (yield from self._reader.look(len(mark) + 1)).endswith("`")
 
     def _end_reasoning(self) -> Steps[None]:
         while (yield from self._accepts(self.ends)):  # some models repeat it

@@ -123,6 +123,15 @@ def test_a_second_thought_follows_the_first(family, data):
     assert split(family, pieces, tool_starts=[TOOL_START]) == (f"one{draft}", "Hi")
 
 
+@pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"harmony"}))
+@settings(max_examples=examples(20))
+@given(data=st.data(), words=WORDS)
+def test_an_end_in_backticks_is_a_part_of_the_thought(family, data, words):
+    thought = f"so `{FAMILIES[family].ends[0]}` ends it. {words}".strip()
+    text = SYNTAXES[family].format(thought=thought, answer="Hi")
+    assert split(family, data.draw(cuts(text))) == (thought, "Hi")
+
+
 # reasoning that the prompt may have left out
 
 HEADED = {"harmony", "muse_glimmer"}  # each message has a header, so none is left out
