@@ -70,7 +70,8 @@ USUAL_ROWS = 64  # of a model that does not say how many it has
 # What a model may be able to take, by the names of our own fields. log_probs are the tokens' own,
 # top_log_probs also those of alternatives. limits: the operator's, see RequestLimits. resume: it
 # continues an answer that another engine began, token for token. special_text: answers have the
-# text of special tokens where the request wants it. scores: of two texts.
+# text of special tokens where the request wants it. scores: of two texts. tokenizer_salt: its
+# tokenizer knows cache_salt, too.
 CAPABILITIES = frozenset(
     {
         *(one.name for one in fields(Sampling)),
@@ -85,6 +86,7 @@ CAPABILITIES = frozenset(
         "log_prob_ids",
         "priority",
         "cache_salt",
+        "tokenizer_salt",
         "lora",
         "plain_spans",
         "images",

@@ -101,10 +101,13 @@ class TritonCatalog:
         if differences := await self._tensor_differences(facts, config):
             raise _misfit(config, differences)
         ensemble = await self._metadata(config.name)
+        of_tokenizer = await self._metadata(facts.tokenizer_model)
         return LoadedModel(
             name=config.name,
             facts=replace(facts, **_admission(tokenizer), has_leases=has_leases(engine)),
-            capabilities=capabilities(ensemble, tensors.INPUTS, tensors.OUTPUTS) | ALWAYS,
+            capabilities=capabilities(ensemble, tensors.INPUTS, tensors.OUTPUTS)
+            | capabilities(of_tokenizer, (tensors.TOKENIZER_SALT,), ())
+            | ALWAYS,
         )
 
     async def _tensor_differences(

@@ -145,7 +145,11 @@ _LIMIT = (
     "max_prompt_tokens",
 )
 _GUIDE = ("guided_decoding_guide_type", "guided_decoding_guide")
-TOKENIZER_INPUTS = tuple(row for row in INPUTS if row.name in (*_PROMPT, *_LIMIT, *_GUIDE))
+TOKENIZER_SALT = Tensor("cache_salt", "BYTES", "tokenizer_salt")
+TOKENIZER_INPUTS = (
+    *(row for row in INPUTS if row.name in (*_PROMPT, *_LIMIT, *_GUIDE)),
+    TOKENIZER_SALT,
+)
 TOKENIZER_OUTPUTS = (
     Tensor("input_ids", "INT32"),
     Tensor("request_output_len", "INT32"),

@@ -36,7 +36,7 @@ RANKS = {
     "tokenizer": [
         {"grammars", "refusal"},
         {"admission", "guide_check", "plain_spans"},
-        {"request"},
+        {"request", "prompt_cache"},
         {"prompt_encoder"},
         {"model"},
     ],
@@ -54,7 +54,7 @@ ONLY_IN = {
         "triton_python_backend_utils": {"model", "stream", "leases", "request_tensors"},
     },
     "tokenizer": {
-        "tokenizers": {"model", "plain_spans", "prompt_encoder"},
+        "tokenizers": {"model", "plain_spans", "prompt_cache", "prompt_encoder"},
         "xgrammar": {"grammars", "guide_check"},
         "triton_python_backend_utils": {"model", "request"},
     },

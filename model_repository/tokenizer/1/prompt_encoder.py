@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 
 from admission import CUT_MARGIN_TOKENS, Admission, OperatorLimits
 from plain_spans import PlainSpans
+from prompt_cache import PromptCache
 from refusal import INVALID_PARAMETER, Refusal
 from request import TRUNCATION_PARAM, Request
 
@@ -91,6 +92,7 @@ class PromptEncoder:
     def __init__(self, tokenizer: Tokenizer, admission: Admission) -> None:
         self._tokenizer = tokenizer
         self._admission = admission
+        self._cache = PromptCache(tokenizer)
         self._plain_spans = PlainSpans(tokenizer)
 
     def prompt_ids(
@@ -133,6 +135,8 @@ class PromptEncoder:
             self._encode, truncation=truncation, limits=limits, add_special_tokens=adds_special
         )
         spans = request.plain_spans
+        if spans is None and truncation is None and not adds_special:
+            return self._cache.encode(text, request.cache_salt, encode)
         if spans is None:
             return encode(text)
         frame = self._plain_spans.frame if adds_special else (0, 0)

@@ -53,6 +53,10 @@ class Request:
         return adds is None or bool(adds)
 
     @property
+    def cache_salt(self) -> str:
+        return _decoded(self._scalar("cache_salt") or b"", "cache_salt")
+
+    @property
     def max_tokens(self) -> int | None:
         return self._integer("max_tokens")
 
