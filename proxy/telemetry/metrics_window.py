@@ -8,23 +8,12 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 from prometheus_client import Metric
-from prometheus_client.parser import text_string_to_metric_families
-
-from proxy.domain.errors import LaunchError
 
 Labels = tuple[tuple[str, str], ...]
 """Names and values, by name."""
 Page = Mapping[str, Mapping[Labels, float]]
 """The value of each series, by the name of its metric."""
 Groups = dict[tuple[str, ...], float]
-
-
-def parsed(text: str) -> Page:
-    """Raises LaunchError: the text is something else."""
-    try:
-        return page_of(text_string_to_metric_families(text))
-    except (ValueError, KeyError, IndexError) as error:
-        raise LaunchError(f"/metrics has no page of Prometheus' text format: {error}") from None
 
 
 def page_of(families: Iterable[Metric]) -> Page:
