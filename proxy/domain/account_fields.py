@@ -7,30 +7,26 @@ and options of commands follow from it.
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, fields
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 Form = Literal["answer", "create", "change"]
-
-
-class Text(NamedTuple):
-    """What the OpenAPI document says of a field of one answer or body."""
-
-    description: str | None = None
-    example: object = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
     """since: the version of the schema that has added the column, which a release never changes.
-    answer, create, change: of the field in answers, and in bodies that create or change a record;
-    None: they have no such field. flag, help: of the command's option; None: it has none, or its
-    own. least, most: of a number. pattern: of a text.
+    answer, create, change: the OpenAPI document's text of the field in answers, and in bodies that
+    create or change a record; "": it has none; None: they have no such field. example: of the first
+    two. flag, help: of the command's option; None: it has none, or its own. least, most: of a
+    number. pattern: of a text.
     """
 
     since: str = "0001"
-    answer: Text | None = None
-    create: Text | None = None
-    change: Text | None = None
+    answer: str | None = None
+    create: str | None = None
+    change: str | None = None
+    example: object = None
+    change_example: object = None
     flag: str | None = None
     help: str | None = None
     least: float | None = None
@@ -38,7 +34,7 @@ class Shown:
     pattern: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class AccountField:
     """kind: the type without `None` and without parameters. default: MISSING if there is none."""
 
@@ -55,17 +51,9 @@ def fields_of(record: type) -> tuple[AccountField, ...]:
     for one in fields(record):
         hint = hints[one.name]
         kind, shown = get_args(hint) if get_origin(hint) is Annotated else (hint, Shown())
-        is_optional = type(None) in get_args(kind)
-        if is_optional:
+        if is_optional := type(None) in get_args(kind):
             kind, *_ = get_args(kind)
         default = one.default if one.default_factory is MISSING else one.default_factory()
-        found.append(
-            AccountField(
-                name=one.name,
-                kind=get_origin(kind) or kind,
-                is_optional=is_optional,
-                default=default,
-                shown=shown,
-            )
-        )
+        kind = get_origin(kind) or kind
+        found.append(AccountField(one.name, kind, is_optional, default, shown))
     return tuple(found)

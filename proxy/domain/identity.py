@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from ipaddress import ip_network
 from typing import Annotated
 
-from proxy.domain.account_fields import Shown, Text, fields_of
+from proxy.domain.account_fields import Shown, fields_of
 
 
 class Scope(str, Enum):
@@ -39,15 +39,15 @@ class ModelPatterns:
 
 
 # Their meters count whole microseconds, and billionths.
-PER_SECOND = Shown(least=1e-6, most=1_000_000, create=Text())
+PER_SECOND = Shown(least=1e-6, most=1_000_000, create="")
 MONTHLY_BUDGET = Shown(
-    least=1e-9, most=1e12, create=Text("In the currency of the models' prices in models.yaml.")
+    least=1e-9, most=1e12, create="In the currency of the models' prices in models.yaml."
 )
-COUNTED = Shown(least=1, most=10**15, create=Text())
-MONTHLY_TOKENS = replace(COUNTED, create=Text("Input and output."))
+COUNTED = Shown(least=1, most=10**15, create="")
+MONTHLY_TOKENS = replace(COUNTED, create="Input and output.")
 BURST = replace(
     COUNTED,
-    create=Text("Requests that may come at once beyond the rate per second; default 1."),
+    create="Requests that may come at once beyond the rate per second; default 1.",
 )
 Count = Annotated[int | None, COUNTED]
 

@@ -9,42 +9,38 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Protocol
 
-from proxy.domain.account_fields import Shown, Text, fields_of
+from proxy.domain.account_fields import Shown, fields_of
 from proxy.domain.identity import NO_LIMITS, TENANT_NAME, Limits, ModelPatterns, Scope
 
 EVERY_MODEL = ModelPatterns()
 HIGHEST = 2**31 - 1
 SOME_LIMITS = {"requests_per_minute": 60, "tokens_per_day": 1_000_000}
-SOME_OF_MODELS = {"demo": {"concurrent_requests": 4}}
-AT = Text(None, "2026-03-01T12:00:00Z")
+SCOPES = ["chat", "models"]
 LIMIT_HELP = (
     "Such as requests_per_minute=60; `none` removes it. May be repeated: see docs/limits.md for "
     "the names."
 )
-WEIGHT = Text("Of its share where tenants compete for a model; default 1.", 3.0)
-PRIORITY = Text(
-    "The highest priority that its requests get; higher numbers go first. Null: no ceiling of its "
-    "own.",
-    1,
-)
+SHARE = "Of its share where tenants compete for a model"
+PRIORITY = "The highest priority that its requests get;"
+BODY_PRIORITY = f"{PRIORITY} higher numbers go first. Null: no ceiling of its own."
+RECORDS = "Whether its requests and answers are recorded for replay"
+BODY_RECORDS = f"{RECORDS}, where the proxy has a folder for them."
+Moment = Annotated[datetime, Shown(answer="", example="2026-03-01T12:00:00Z")]
 MaxPriority = Annotated[
     int | None,
     Shown(
         since="0003",
+        answer=f"{PRIORITY} null: no ceiling of its own.",
+        create=BODY_PRIORITY,
+        change=BODY_PRIORITY,
+        example=1,
+        change_example=1,
+        flag="--max-priority",
+        help=f"{PRIORITY} higher numbers go first. `none` for no ceiling of its own.",
         least=-HIGHEST,
         most=HIGHEST,
-        answer=Text("The highest priority that its requests get; null: no ceiling of its own.", 1),
-        create=PRIORITY,
-        change=PRIORITY,
-        flag="--max-priority",
-        help="The highest priority that its requests get; higher numbers go first. `none` for no "
-        "ceiling of its own.",
     ),
 ]
-RECORDS = Text(
-    "Whether its requests and answers are recorded for replay, where the proxy has a folder for "
-    "them."
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,28 +52,27 @@ class KeyRecord:
     """
 
     id: Annotated[
-        str, Shown(answer=Text("The public part of the key: `sk-<id>-…`.", "k3x9q27bt0mz"))
+        str, Shown(answer="The public part of the key: `sk-<id>-…`.", example="k3x9q27bt0mz")
     ]
-    tenant: Annotated[
-        str, Shown(pattern=TENANT_NAME, answer=Text(None, "acme"), create=Text(None, "acme"))
-    ]
+    tenant: Annotated[str, Shown(answer="", create="", example="acme", pattern=TENANT_NAME)]
     name: Annotated[
         str,
         Shown(
-            answer=Text(None, "batch jobs"),
-            create=Text("What people call the key.", "batch jobs"),
-            change=Text(None, "nightly batch"),
+            answer="",
+            create="What people call the key.",
+            change="",
+            example="batch jobs",
+            change_example="nightly batch",
         ),
     ]
     digest: bytes
     scopes: Annotated[
         frozenset[Scope],
         Shown(
-            answer=Text(None, ["chat", "models"]),
-            create=Text(
-                "What it may do. `admin` opens `/admin/…` and `/metrics` only.", ["chat", "models"]
-            ),
-            change=Text(),
+            answer="",
+            create="What it may do. `admin` opens `/admin/…` and `/metrics` only.",
+            change="",
+            example=SCOPES,
             flag="--scope",
             help="May be repeated: chat, completions, embeddings, tokens, models, metrics, kserve, "
             "admin. Default: the first five.",
@@ -86,12 +81,10 @@ class KeyRecord:
     models: Annotated[
         ModelPatterns,
         Shown(
-            answer=Text(None, ["llama-*"]),
-            create=Text(
-                "Names of models that it may use, with `*` and `?` as in a shell; empty: all.",
-                ["llama-*"],
-            ),
-            change=Text("Null or empty: all models."),
+            answer="",
+            create="Names of models that it may use, with `*` and `?` as in a shell; empty: all.",
+            change="Null or empty: all models.",
+            example=["llama-*"],
             flag="--model",
             help="A model it may use, with * and ?; may be repeated.",
         ),
@@ -99,30 +92,30 @@ class KeyRecord:
     limits: Annotated[
         Limits,
         Shown(
-            answer=Text("Those that are set."),
-            create=Text(),
-            change=Text("Null removes all limits."),
+            answer="Those that are set.",
+            create="",
+            change="Null removes all limits.",
             flag="--limit",
             help=LIMIT_HELP,
         ),
     ] = NO_LIMITS
     max_priority: MaxPriority = None
-    created_at: Annotated[datetime, Shown(answer=AT)]
+    created_at: Moment
     expires_at: Annotated[
         datetime | None,
         Shown(
-            answer=Text(),
-            create=Text("Null: never."),
-            change=Text("Null: never. A time in the past ends the key now."),
+            answer="",
+            create="Null: never.",
+            change="Null: never. A time in the past ends the key now.",
             flag="--expires",
             help="Such as 90d, 12h, 2027-01-31T12:00:00Z, or `never`.",
         ),
     ] = None
-    revoked_at: Annotated[datetime | None, Shown(answer=Text())] = None
+    revoked_at: Annotated[datetime | None, Shown(answer="")] = None
     overlap_digest: bytes | None = None
     overlap_until: Annotated[
         datetime | None,
-        Shown(answer=Text("Until when the key from before a rotation is accepted, too.")),
+        Shown(answer="Until when the key from before a rotation is accepted, too."),
     ] = None
 
 
@@ -131,17 +124,17 @@ class TenantRecord:
     name: Annotated[
         str,
         Shown(
-            pattern=TENANT_NAME,
-            answer=Text(None, "acme"),
-            create=Text("Letters, digits and `._:@-`.", "acme"),
+            answer="", create="Letters, digits and `._:@-`.", example="acme", pattern=TENANT_NAME
         ),
     ]
     limits: Annotated[
         Limits,
         Shown(
-            answer=Text("Those that are set.", SOME_LIMITS),
-            create=Text(None, SOME_LIMITS),
-            change=Text("Null removes all limits.", {"tokens_per_day": 2_000_000}),
+            answer="Those that are set.",
+            create="",
+            change="Null removes all limits.",
+            example=SOME_LIMITS,
+            change_example={"tokens_per_day": 2_000_000},
             flag="--limit",
             help=LIMIT_HELP,
         ),
@@ -149,9 +142,10 @@ class TenantRecord:
     of_models: Annotated[
         dict[str, Limits],
         Shown(
-            answer=Text(None, SOME_OF_MODELS),
-            create=Text("Limits of its use of single models, by public name.", SOME_OF_MODELS),
-            change=Text("A model with null loses its limits; null removes those of all models."),
+            answer="",
+            create="Limits of its use of single models, by public name.",
+            change="A model with null loses its limits; null removes those of all models.",
+            example={"demo": {"concurrent_requests": 4}},
             flag="--model-limit",
             help="The same for the use of one model; MODEL:none removes all of its limits.",
         ),
@@ -160,13 +154,15 @@ class TenantRecord:
         float,
         Shown(
             since="0003",
+            answer=f"{SHARE}.",
+            create=f"{SHARE}; default 1.",
+            change=f"{SHARE}; default 1.",
+            example=3.0,
+            change_example=3.0,
+            flag="--weight",
+            help=f"{SHARE}, from 0.01 to 1000; `none` for 1.",
             least=0.01,
             most=1000.0,
-            answer=Text("Of its share where tenants compete for a model.", 3.0),
-            create=WEIGHT,
-            change=WEIGHT,
-            flag="--weight",
-            help="Of its share where tenants compete for a model, from 0.01 to 1000; `none` for 1.",
         ),
     ] = 1.0
     max_priority: MaxPriority = None
@@ -174,9 +170,9 @@ class TenantRecord:
         bool,
         Shown(
             since="0004",
-            answer=Text("Whether its requests and answers are recorded for replay."),
-            create=RECORDS,
-            change=RECORDS,
+            answer=f"{RECORDS}.",
+            create=BODY_RECORDS,
+            change=BODY_RECORDS,
             flag="--records/--no-records",
             help="Whether requests and answers are recorded for replay, where RECORD_DIR is set.",
         ),
@@ -184,13 +180,14 @@ class TenantRecord:
     is_active: Annotated[
         bool,
         Shown(
-            answer=Text(None, True),
-            change=Text("Keys of a tenant that is not active are refused."),
+            answer="",
+            change="Keys of a tenant that is not active are refused.",
+            example=True,
             flag="--active/--inactive",
             help="Whether the tenant's keys are accepted.",
         ),
     ] = True
-    created_at: Annotated[datetime, Shown(answer=AT)]
+    created_at: Moment
 
 
 KEY_FIELDS, TENANT_FIELDS = fields_of(KeyRecord), fields_of(TenantRecord)

@@ -56,12 +56,11 @@ def with_fields(fields: Iterable[AccountField], form: Form) -> Callable[[type[M]
         found: dict[str, Any] = {}
         for one in fields:
             if (text := getattr(one.shown, form)) is not None:
+                example = one.shown.change_example if form == "change" else one.shown.example
                 type_, default = _typed(one, form)
-                examples = None if text.example is None else [text.example]
-                found[one.name] = (
-                    type_,
-                    Field(**default, description=text.description, examples=examples),
-                )
+                examples = None if example is None else [example]
+                given = Field(**default, description=text or None, examples=examples)
+                found[one.name] = (type_, given)
         return create_model(
             kind.__name__, __base__=kind, __module__=kind.__module__, __doc__=kind.__doc__, **found
         )

@@ -116,7 +116,9 @@ def takes(fields: Sequence[AccountField], form: Form) -> Callable[[Callable[...,
 
     The command gets those that were given as the body has them.
     """
-    shown = {one.name: one for one in fields if one.shown.flag and getattr(one.shown, form)}
+    shown = {
+        one.name: one for one in fields if one.shown.flag and getattr(one.shown, form) is not None
+    }
 
     def command_of(work: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(work)

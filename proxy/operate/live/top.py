@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
-from queue import Empty, SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 
 from rich.console import Console
 from rich.live import Live
@@ -63,8 +62,8 @@ class FrameReader:
 
     def __init__(self, proxy: AdminClient) -> None:
         self._proxy = proxy
-        self._frame = Frame(url=proxy.url, live={}, columns={})
-        self._read: SimpleQueue[Frame | LaunchError] = SimpleQueue()
+        self._last: Frame | LaunchError
+        self._has_read = Event()
         self._is_closed = False
         Thread(target=self._run, daemon=True).start()
 
@@ -74,27 +73,27 @@ class FrameReader:
 
     def last(self) -> Frame:
         """The last frame; waits for the first one. Raises LaunchError: the proxy cannot be read."""
-        found = self._read.get() if not self._frame.live else None
-        with suppress(Empty):
-            while True:
-                found = self._read.get_nowait()
-        if isinstance(found, LaunchError):
-            raise found
-        self._frame = found or self._frame
-        return self._frame
+        self._has_read.wait()
+        if isinstance(self._last, LaunchError):
+            raise self._last
+        return self._last
 
     def _run(self) -> None:
         """Again and again: a proxy ends the stream after some minutes, and may be restarted."""
         while not self._is_closed:
             try:
                 for frame in self._frames():
-                    self._read.put(frame)
+                    self._set(frame)
             except LaunchError as error:
-                self._read.put(error)
+                self._set(error)
             except (LookupError, TypeError, ValueError) as error:
-                said = f"the proxy at {self._proxy.url} is another release ({error!r})"
-                self._read.put(LaunchError(said))
+                url = self._proxy.url
+                self._set(LaunchError(f"the proxy at {url} is another release ({error!r})"))
             time.sleep(RETRY_S)
+
+    def _set(self, found: Frame | LaunchError) -> None:
+        self._last = found
+        self._has_read.set()
 
     def _frames(self) -> Iterator[Frame]:
         columns, notes = {}, [NO_OPERATOR]

@@ -1,4 +1,4 @@
-"""Rates and quantiles from pages of metrics, also over restarts and with new series."""
+"""Rates and quantiles from pages of metrics, also with new series."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REQUESTS, TTFT = "requests_total", "ttft_seconds"
 
 
 class Server:
-    """A process with a counter and a histogram; a new one is a restart."""
+    """A process with a counter and a histogram."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -40,20 +40,6 @@ def test_rates_are_over_all_intervals_of_the_window():
     window.add(server.page(), 104.0)
     assert window.rates(REQUESTS, "model", "outcome") == {("a", "stop"): 1.5, ("b", "length"): 1.0}
     assert window.seconds == 4.0
-
-
-def test_a_restart_between_two_pages_counts_what_came_after_it():
-    server, window = Server(), Window()
-    server.requests.labels("a", "stop").inc(1000)
-    for _ in range(1000):
-        server.ttft.labels("a").observe(0.3)
-    window.add(server.page(), 0.0)
-    again = Server()
-    again.requests.labels("a", "stop").inc(5)
-    again.ttft.labels("a").observe(0.05)
-    window.add(again.page(), 1.0)
-    assert window.rates(REQUESTS, "model") == {("a",): 5.0}
-    assert 0 < window.quantiles(TTFT, 0.99, "model")["a",] <= 0.1
 
 
 def test_quantiles_are_of_the_window_alone_and_of_each_group():
