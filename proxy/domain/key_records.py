@@ -5,7 +5,7 @@ The store implements KeySource. The authentication reads it, and turns records i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, Protocol
 
@@ -16,9 +16,13 @@ EVERY_MODEL = ModelPatterns()
 HIGHEST = 2**31 - 1
 SOME_LIMITS = {"requests_per_minute": 60, "tokens_per_day": 1_000_000}
 SCOPES = ["chat", "models"]
-LIMIT_HELP = (
-    "Such as requests_per_minute=60; `none` removes it. May be repeated: see docs/limits.md for "
-    "the names."
+LIMITS = Shown(
+    answer="Those that are set.",
+    create="",
+    change="Null removes all limits.",
+    flag="--limit",
+    help="Such as requests_per_minute=60; `none` removes it. May be repeated: see docs/limits.md "
+    "for the names.",
 )
 SHARE = "Of its share where tenants compete for a model"
 PRIORITY = "The highest priority that its requests get;"
@@ -89,16 +93,7 @@ class KeyRecord:
             help="A model it may use, with * and ?; may be repeated.",
         ),
     ] = EVERY_MODEL
-    limits: Annotated[
-        Limits,
-        Shown(
-            answer="Those that are set.",
-            create="",
-            change="Null removes all limits.",
-            flag="--limit",
-            help=LIMIT_HELP,
-        ),
-    ] = NO_LIMITS
+    limits: Annotated[Limits, LIMITS] = NO_LIMITS
     max_priority: MaxPriority = None
     created_at: Moment
     expires_at: Annotated[
@@ -129,15 +124,7 @@ class TenantRecord:
     ]
     limits: Annotated[
         Limits,
-        Shown(
-            answer="Those that are set.",
-            create="",
-            change="Null removes all limits.",
-            example=SOME_LIMITS,
-            change_example={"tokens_per_day": 2_000_000},
-            flag="--limit",
-            help=LIMIT_HELP,
-        ),
+        replace(LIMITS, example=SOME_LIMITS, change_example={"tokens_per_day": 2_000_000}),
     ] = NO_LIMITS
     of_models: Annotated[
         dict[str, Limits],

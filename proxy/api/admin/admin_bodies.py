@@ -45,6 +45,7 @@ PlainText = Annotated[str, StringConstraints(pattern=PLAIN, max_length=128)]
 Scopes = Annotated[list[Scope], Field(min_length=1, max_length=len(Scope))]
 Patterns = Annotated[list[PlainText], Field(max_length=100)]
 USERS_SCOPES = [Scope.CHAT, Scope.COMPLETIONS, Scope.EMBEDDINGS, Scope.TOKENS, Scope.MODELS]
+FORMS = ("answer", "create", "change")
 M = TypeVar("M", bound=BaseModel)
 Record = TypeVar("Record", KeyRecord, TenantRecord)
 
@@ -70,26 +71,19 @@ def with_fields(fields: Iterable[AccountField], form: Form) -> Callable[[type[M]
 
 def _typed(one: AccountField, form: Form) -> tuple[Any, dict[str, Any]]:
     """The field's type in that form, and its default as pydantic's argument, if it has one."""
-    if form == "answer":
-        kind = ANSWER_TYPES.get(one.kind, one.kind)
-        return (kind | None if one.is_optional else kind), {}
-    kind = _bounded(one) if one.kind in (int, float, str) else BODY_TYPES[form][one.kind]
-    if form == "change" or one.is_optional or one.kind in (int, float):
-        return kind | None, {"default": None}
-    if one.kind is str:
-        return kind, {}
-    return kind, BODY_DEFAULTS.get(one.kind, {"default": one.default})
-
-
-def _bounded(one: AccountField) -> Any:
     shown = one.shown
-    if one.kind is str:
-        pattern = shown.pattern
-        return PlainText if pattern is None else Annotated[str, StringConstraints(pattern=pattern)]
-    bounds = Field(ge=shown.least, le=shown.most)
-    if one.kind is float:
-        return Annotated[float, bounds]
-    return Annotated[int, bounds, BeforeValidator(whole)]
+    if form != "answer" and one.kind in (int, float):
+        bounds, default = Field(ge=shown.least, le=shown.most), {"default": None}
+        if one.kind is int:
+            return Annotated[int, bounds, BeforeValidator(whole)] | None, default
+        return Annotated[float, bounds] | None, default
+    kinds, default = KINDS.get(one.kind, ({}, {"default": one.default}))
+    kind: Any = kinds.get(form, one.kind)
+    if form != "answer" and shown.pattern is not None:
+        kind = Annotated[str, StringConstraints(pattern=shown.pattern)]
+    if form == "change":
+        return kind | None, {"default": None}
+    return (kind | None if one.is_optional else kind), {} if form == "answer" else default
 
 
 class AdminBody(StrictBody):
@@ -109,25 +103,24 @@ class LimitsBody(AdminBody):
 
 OfModels = Annotated[dict[PlainText, LimitsBody], Field(max_length=1000)]
 ChangesOfModels = Annotated[dict[PlainText, LimitsBody | None], Field(max_length=1000)]
-SIMPLE: dict[Any, Any] = {
-    Limits: LimitsBody,
-    frozenset: Scopes,
-    ModelPatterns: Patterns,
-    bool: bool,
-    datetime: AwareDatetime,
-}
-BODY_TYPES = {"create": {**SIMPLE, dict: OfModels}, "change": {**SIMPLE, dict: ChangesOfModels}}
-BODY_DEFAULTS: dict[Any, dict[str, Any]] = {
-    Limits: {"default": LimitsBody()},
-    dict: {"default_factory": dict},
-    frozenset: {"default": USERS_SCOPES},
-    ModelPatterns: {"default": []},
-}
-ANSWER_TYPES: dict[Any, Any] = {
-    Limits: LimitsBody,
-    dict: dict[str, LimitsBody],
-    frozenset: list[Scope],
-    ModelPatterns: list[str],
+# Types of the kinds of fields by form, where they are others than the record's, and the default of
+# a body that creates.
+KINDS: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {
+    Limits: (dict.fromkeys(FORMS, LimitsBody), {"default": LimitsBody()}),
+    dict: (
+        {"answer": dict[str, LimitsBody], "create": OfModels, "change": ChangesOfModels},
+        {"default_factory": dict},
+    ),
+    frozenset: (
+        {"answer": list[Scope], "create": Scopes, "change": Scopes},
+        {"default": USERS_SCOPES},
+    ),
+    ModelPatterns: (
+        {"answer": list[str], "create": Patterns, "change": Patterns},
+        {"default": []},
+    ),
+    datetime: ({"create": AwareDatetime, "change": AwareDatetime}, {"default": None}),
+    str: ({"create": PlainText, "change": PlainText}, {}),
 }
 
 

@@ -6,10 +6,10 @@ import functools
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import orjson
 import typer
@@ -87,72 +87,50 @@ def _time(flag: str, option: str) -> str | None:
     return option
 
 
-def _as_given(flag: str, option: Any) -> Any:
-    return option
-
-
-class Words(NamedTuple):
-    """How an option says a field's value. read: gets the option's name and its words."""
-
-    kind: Any
-    metavar: str | None
-    read: Callable[[str, Any], Any]
-
-
-WORDS = {
-    Limits: Words(list[str], "NAME=VALUE", _limits),
-    dict: Words(list[str], "MODEL:NAME=VALUE", _of_models),
-    frozenset: Words(list[str], None, _as_given),
-    ModelPatterns: Words(list[str], None, _as_given),
-    bool: Words(bool, None, _as_given),
-    int: Words(str, "NUMBER", _integer),
-    float: Words(str, "NUMBER", _number),
-    datetime: Words(str, None, _time),
+# How an option says a field's value: its type, its metavar, and what reads its words; else they are
+# the value.
+WORDS: Mapping[Any, tuple[Any, str | None, Callable[[str, Any], Any] | None]] = {
+    Limits: (list[str], "NAME=VALUE", _limits),
+    dict: (list[str], "MODEL:NAME=VALUE", _of_models),
+    frozenset: (list[str], None, None),
+    ModelPatterns: (list[str], None, None),
+    bool: (bool, None, None),
+    int: (str, "NUMBER", _integer),
+    float: (str, "NUMBER", _number),
+    datetime: (str, None, _time),
 }
 
 
 def takes(fields: Sequence[AccountField], form: Form) -> Callable[[Callable[..., Any]], Any]:
-    """Gives a command the options of these fields, in place of its parameter `fields`.
-
-    The command gets those that were given as the body has them.
+    """Gives a command the options of these fields, in place of its parameter `fields`, which gets
+    those that were given as the body has them. Its own parameter `all_<field>` follows the field's.
     """
-    shown = {
-        one.name: one for one in fields if one.shown.flag and getattr(one.shown, form) is not None
-    }
+    having = (one for one in fields if getattr(one.shown, form) is not None)
+    shown = {one.name: one for one in having if one.shown.flag is not None}
 
     def command_of(work: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(work)
         def command(**given: Any) -> Any:
-            options = {name: given.pop(name) for name in shown}
-            found = {
-                name: WORDS[shown[name].kind].read(str(shown[name].shown.flag), option)
-                for name, option in options.items()
-                if option is not None
-            }
+            found = {}
+            for name, one in shown.items():
+                if (option := given.pop(name)) is not None:
+                    _, _, read = WORDS[one.kind]
+                    found[name] = option if read is None else read(str(one.shown.flag), option)
             return work(**given, fields=found)
 
-        own = inspect.signature(work, eval_str=True).parameters
-        parameters: dict[str, inspect.Parameter] = {}
-        for name in own:
-            if name != "fields":
-                parameters.setdefault(name, own[name])
-                continue
-            for field, one in shown.items():
-                parameters[field] = _option(one)
-                if (more := f"all_{field}") in own:
-                    parameters[more] = own[more]
-        command.__signature__ = inspect.Signature([*parameters.values()])  # type: ignore[attr-defined]
+        own = dict(inspect.signature(work, eval_str=True).parameters)
+        place = own.pop("fields")
+        parameters = [each for each in own.values() if each.kind is not place.kind]
+        for name, one in shown.items():
+            kind, metavar, _ = WORDS[one.kind]
+            option = typer.Option(str(one.shown.flag), help=one.shown.help, metavar=metavar)
+            parameters.append(
+                place.replace(name=name, default=None, annotation=Annotated[(kind | None, option)])
+            )
+            if (more := f"all_{name}") in own:
+                parameters.append(own.pop(more))
+        parameters += [each for each in own.values() if each.kind is place.kind]
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return command
 
     return command_of
-
-
-def _option(one: AccountField) -> inspect.Parameter:
-    kind, metavar, _ = WORDS[one.kind]
-    option = typer.Option(str(one.shown.flag), help=one.shown.help, metavar=metavar)
-    return inspect.Parameter(
-        one.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[(kind | None, option)],
-    )

@@ -15,6 +15,7 @@ import typer
 
 from proxy.domain.account_fields import AccountField
 from proxy.domain.errors import Conflict, ErrorCode, LaunchError, RequestError, in_short
+from proxy.domain.identity import Scope
 from proxy.domain.key_records import KEY_FIELDS, TENANT_CHANGES, TENANT_FIELDS
 from proxy.operate.administration.account_options import takes
 from proxy.operate.administration.answers import prints, show_fields, shows, words
@@ -26,6 +27,7 @@ tenants = typer.Typer(no_args_is_help=True, help="Tenants: who shares limits and
 keys = typer.Typer(no_args_is_help=True, help="API keys: who may do what, on whose account.")
 audit = typer.Typer(no_args_is_help=True, help="The log of changes and of denied admin calls.")
 
+NEVER = datetime.max.replace(tzinfo=timezone.utc)
 QUICK = "quick"  # tenant and name of a key that a stranger makes first
 Fields = dict[str, Any]
 
@@ -287,20 +289,14 @@ def _newest_first(route: str, query: Fields | None = None) -> Any:
     return sorted(found, key=lambda each: str(each["created_at"]), reverse=True)
 
 
-def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text.replace("Z", "+00:00"))  # Python 3.10 knows no Z
-
-
 def _change_key(key_id: str, route: str, fields: Fields | None = None) -> Any:
     """Warns where it takes the last key that may administer."""
 
     async def is_administered(administration: Administration) -> bool:
         now = datetime.now(timezone.utc)
         return any(
-            "admin" in key["scopes"]
-            and key["revoked_at"] is None
-            and (key["expires_at"] is None or _moment(key["expires_at"]) > now)
-            for key in await administration.all("list_keys")
+            Scope.ADMIN in key.scopes and key.revoked_at is None and (key.expires_at or NEVER) > now
+            for key in await administration.store.keys.list(limit=None)
         )
 
     async def changed(administration: Administration) -> Any:
