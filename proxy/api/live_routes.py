@@ -1,4 +1,4 @@
-"""GET /metrics/live: what `triton-openai top` shows, as server-sent events for the web page.
+"""GET /metrics/live: server-sent events for `triton-openai top` and the web page.
 
 A frame is made once a second for all viewers. Without viewers nothing is made but a point of the
 last hour's series, every five seconds.

@@ -86,8 +86,8 @@ class FrameReader:
                     self._set(frame)
             except LaunchError as error:
                 self._set(error)
-            except (LookupError, TypeError, ValueError) as error:
-                url = self._proxy.url
+            except (LookupError, RuntimeError, TypeError, ValueError) as error:
+                url = self._proxy.url  # RuntimeError: the client was closed meanwhile
                 self._set(LaunchError(f"the proxy at {url} is another release ({error!r})"))
             time.sleep(RETRY_S)
 
