@@ -345,12 +345,7 @@ def compose(
     if store is not None:
         from proxy.api.admin import admin_routes  # imports the store's libraries
 
-        routers += [
-            admin_routes.tenants_routes(store.tenants, bodies),
-            admin_routes.keys_routes(store.keys, store.audited_calls.read, bodies),
-            admin_routes.usage_routes(store.usage, store.audited_calls.read, bodies),
-            admin_routes.audit_routes(store.audit, bodies),
-        ]
+        routers += admin_routes.routers(store, store.audited_calls.read, bodies)
     # where anybody may do everything, there are no routes of pools and of others' requests
     if settings.auth != "off":
         routers += [recent_routes.routes(recent, bodies=bodies)]

@@ -1,4 +1,4 @@
-"""GET /metrics/live: what `triton-openai top` shows, as server-sent events for the web page.
+"""GET /metrics/live: server-sent events for `triton-openai top` and the web page.
 
 A frame is made once a second for all viewers. Without viewers nothing is made but a point of the
 last hour's series, every five seconds.
@@ -30,7 +30,7 @@ from proxy.domain.identity import Scope, current_caller
 from proxy.domain.record import RequestRecord
 from proxy.domain.scheduling import MOST_TENANTS_SHOWN, Scheduler
 from proxy.telemetry import live_figures as figures
-from proxy.telemetry.metrics_window import Page, Window, page_of, summed
+from proxy.telemetry.metrics_window import Labels, Page, Window, page_of, summed
 from proxy.telemetry.recent_requests import UNWATCHED
 from proxy.telemetry.request_log import RequestLog, line_of
 
@@ -38,11 +38,6 @@ FRAME_S, FRAMES_A_POINT, POINTS = 1.0, 5, 720  # points of an hour
 MOST_REQUESTS, MOST_VIEWERS = 50, 50
 VIEW_S = 600.0  # then viewers come again: a revoked key must not watch for ever
 WATCHING = (*UNWATCHED, "/metrics")  # paths of requests that need no model
-# Generated tokens with those of running requests. The metric counts a request when it ends.
-TOKENS_SO_FAR = "tokens_so_far"
-RATES = ("requests_per_s", "failures_per_s", "prompt_tokens_per_s", "completion_tokens_per_s")
-SUMS = (*RATES, "running", "waiting")
-SERIES = ("at", *SUMS, "ttft_p50_s", "ttft_p99_s")
 
 
 class LiveStatus:
@@ -77,7 +72,7 @@ class LiveStatus:
                 await asyncio.sleep(FRAME_S)
                 if number == FRAMES_A_POINT - 1:
                     self._between_points.add(self._page(), time.monotonic())
-                    self._points.append(_totals(self._between_points))
+                    self._points.append(figures.totals(self._between_points))
                 if self._viewers:
                     self._make_frames()
 
@@ -92,8 +87,9 @@ class LiveStatus:
             self._window.add(self._page(), began)
         self._viewers += 1
         try:
-            series = {name: [each[name] for each in self._points] for name in SERIES}
-            yield named_event({"type": "hello", "is_operator": is_operator, "series": series})
+            series = {name: [each[name] for each in self._points] for name in figures.SERIES}
+            hello = {"type": "hello", "is_operator": is_operator, "series": series}
+            yield named_event({**hello, "columns": figures.COLUMNS})
             while not self._stopping.is_set() and time.monotonic() - began < VIEW_S:
                 await self._made.wait()
                 yield self._operators_frame if is_operator else self._frame
@@ -107,40 +103,28 @@ class LiveStatus:
             if record.model is not None and not record.has_generated:
                 used, model = record.usage, (record.model,)
                 tokens[model] = tokens.get(model, 0.0) + (used.completion_tokens if used else 0)
-        page[TOKENS_SO_FAR] = {(("model", name),): count for (name,), count in tokens.items()}
+        counts: dict[Labels, float] = {(("model", name),): n for (name,), n in tokens.items()}
+        page[figures.TOKENS_SO_FAR] = counts
         return page
 
     def _make_frames(self) -> None:
-        window = self._window
-        window.add(self._page(), time.monotonic())
-        errors = summed(window.page, figures.REJECTIONS, "model", "reason")
-        frame = {
-            "type": "frame",
-            "is_ready": bool(summed(window.page, figures.READY).get((), 0.0)),
-            "loop_lag_p99_s": window.quantiles(figures.LAG, 0.99).get(()),
-            "totals": _totals(window),
-            "models": [*figures.model_figures(window, TOKENS_SO_FAR)],
-            "tenants": [*figures.tenant_figures(window)],
-            "errors": [{"model": m, "code": c, "total": n} for (m, c), n in sorted(errors.items())],
-        }
-        tokens = window.rates(figures.ENDPOINT_TOKENS, "endpoint")
+        self._window.add(self._page(), time.monotonic())
+        frame = {"type": "frame", **vars(figures.live_frame(self._window))}
         running = (one for one in self._log.running if not one.path.startswith(WATCHING))
         more = {
-            "endpoint_tokens_per_s": {address: rate for (address,), rate in tokens.items()},
             "running": [running_fields(each) for each in islice(running, MOST_REQUESTS)],
             **self._operators_part(),
         }
+        if "endpoints" in more:
+            rates = {(one["pool"], one["address"]): one for one in frame["endpoints"]}
+            none = {"tokens_per_s": 0.0}
+            more["endpoints"] = [
+                {**rates.get((each["pool"], each["address"]), none), **each}
+                for each in more["endpoints"]
+            ]
         self._frame, self._operators_frame = named_event(frame), named_event({**frame, **more})
         made, self._made = self._made, asyncio.Event()
         made.set()
-
-
-def _totals(window: Window) -> Payload:
-    """A point of SERIES, over all models. at: Unix time."""
-    models = [*figures.model_figures(window, TOKENS_SO_FAR)]
-    sums = {name: sum(getattr(one, name) or 0.0 for one in models) for name in SUMS}
-    median, slowest = (window.quantiles(figures.TTFT, share).get(()) for share in (0.5, 0.99))
-    return {"at": round(time.time(), 1), **sums, "ttft_p50_s": median, "ttft_p99_s": slowest}
 
 
 def running_fields(record: RequestRecord) -> Payload:

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from fnmatch import fnmatchcase
 from ipaddress import ip_network
+from typing import Annotated
+
+from proxy.domain.account_fields import Shown, fields_of
 
 
 class Scope(str, Enum):
@@ -35,31 +38,42 @@ class ModelPatterns:
         return not self.patterns or any(fnmatchcase(model, each) for each in self.patterns)
 
 
+# Their meters count whole microseconds, and billionths.
+PER_SECOND = Shown(least=1e-6, most=1_000_000, create="")
+MONTHLY_BUDGET = Shown(
+    least=1e-9, most=1e12, create="In the currency of the models' prices in models.yaml."
+)
+COUNTED = Shown(least=1, most=10**15, create="")
+MONTHLY_TOKENS = replace(COUNTED, create="Input and output.")
+BURST = replace(
+    COUNTED,
+    create="Requests that may come at once beyond the rate per second; default 1.",
+)
+Count = Annotated[int | None, COUNTED]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much a tenant, a key or a tenant's use of one model may do. None: without limit.
+    """How much a tenant, a key or a tenant's use of one model may do. None: without limit."""
 
-    burst: requests that may come at once beyond the rate per second. monthly_tokens: input and
-    output. monthly_budget: in the currency of the models' prices.
-    """
-
-    requests_per_second: float | None = None
-    burst: int = 1
-    requests_per_minute: int | None = None
-    requests_per_day: int | None = None
-    input_tokens_per_minute: int | None = None
-    output_tokens_per_minute: int | None = None
-    tokens_per_minute: int | None = None
-    input_tokens_per_day: int | None = None
-    output_tokens_per_day: int | None = None
-    tokens_per_day: int | None = None
-    concurrent_requests: int | None = None
-    concurrent_streams: int | None = None
-    monthly_tokens: int | None = None
-    monthly_budget: float | None = None
+    requests_per_second: Annotated[float | None, PER_SECOND] = None
+    burst: Annotated[int, BURST] = 1
+    requests_per_minute: Count = None
+    requests_per_day: Count = None
+    input_tokens_per_minute: Count = None
+    output_tokens_per_minute: Count = None
+    tokens_per_minute: Count = None
+    input_tokens_per_day: Count = None
+    output_tokens_per_day: Count = None
+    tokens_per_day: Count = None
+    concurrent_requests: Count = None
+    concurrent_streams: Count = None
+    monthly_tokens: Annotated[int | None, MONTHLY_TOKENS] = None
+    monthly_budget: Annotated[float | None, MONTHLY_BUDGET] = None
 
 
 NO_LIMITS = Limits()
+LIMIT_FIELDS = fields_of(Limits)
 
 
 def lowest_ceiling(*ceilings: int | None) -> int | None:

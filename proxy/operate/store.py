@@ -23,6 +23,7 @@ from proxy.settings.group import secret_value
 
 if TYPE_CHECKING:
     from proxy.access.store.store import Store
+    from proxy.api.admin.admin_routes import Administration
 
 FILE, PROGRAM = "store.db", "triton-openai"
 SQLITE = "sqlite:///"
@@ -146,12 +147,14 @@ def _own_program() -> str:
     return quote(str(script.relative_to(here) if script.is_relative_to(here) else script))
 
 
-def use(work: Callable[[Store], Awaitable[T]]) -> T:
-    """Runs `work` over the store of the settings.
+def use(work: Callable[[Administration], Awaitable[T]]) -> T:
+    """Runs `work` over the store of the settings, in the name of this machine's user.
 
     Raises:
         LaunchError: there is no pepper, the store cannot be reached, or it refuses.
     """
+
+    from proxy.api.admin.admin_routes import Administration
 
     async def used() -> T:
         store = open_store(settled(Settings()))
@@ -159,7 +162,7 @@ def use(work: Callable[[Store], Awaitable[T]]) -> T:
             raise LaunchError(NO_PEPPER)
         try:
             await store.prepare()
-            return await work(store)
+            return await work(Administration(store, actor()))
         except StoreUnavailable as error:
             raise _unreachable(error) from None
         except ProxyError as error:

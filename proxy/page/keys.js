@@ -19,9 +19,6 @@ import {
 import { call, keys as session, list } from "./api.js";
 import { Chart } from "./chart.js";
 
-const SCOPES = ["chat", "completions", "embeddings", "tokens", "models", "metrics", "admin", "kserve"];
-const USUAL = ["chat", "completions", "embeddings", "tokens", "models"];
-const LIMITS = ["requests_per_minute", "tokens_per_minute", "tokens_per_day", "concurrent_requests", "monthly_tokens", "monthly_budget"];
 const TABS = { keys: "Keys", tenants: "Tenants", usage: "Usage", audit: "Audit" };
 const words = (name) => name.replaceAll("_", " ");
 const shown = (limits) =>
@@ -35,10 +32,12 @@ export function Keys({ about, chatWith, askForKey }) {
   const [tab, setTab] = useState("keys");
   const [tenants, setTenants] = useState(null);
   const [keys, setKeys] = useState([]);
+  const [schemas, setSchemas] = useState(null); // of the API's document, from which the inputs are made
   const [error, setError] = useState(null);
   const load = async () => {
     try {
       const [all, own] = await Promise.all([list("admin/v1/tenants"), list("admin/v1/keys")]);
+      if (!schemas) setSchemas((await call("openapi.json", { key: "" })).components.schemas);
       setTenants(all);
       setKeys(own);
       setError(null);
@@ -58,10 +57,10 @@ export function Keys({ about, chatWith, askForKey }) {
   if (!hasKey)
     return html`<${Notice} title="Keys are for operators" action=${["Enter a key", askForKey]}>Enter a key of the scope <b>admin</b>.<//>`;
   if (error && !tenants) return html`<${ErrorBox} error=${error}><button type="button" onClick=${askForKey}>Enter another key</button><//>`;
-  if (!tenants) return html`<p class="empty" role="status">Reading…</p>`;
+  if (!tenants || !schemas) return html`<p class="empty" role="status">Reading…</p>`;
   const parts = {
-    keys: html`<${KeyList} keys=${keys} tenants=${tenants} changed=${load} chatWith=${chatWith} />`,
-    tenants: html`<${TenantList} tenants=${tenants} keys=${keys} changed=${load} />`,
+    keys: html`<${KeyList} schemas=${schemas} keys=${keys} tenants=${tenants} changed=${load} chatWith=${chatWith} />`,
+    tenants: html`<${TenantList} schemas=${schemas} tenants=${tenants} keys=${keys} changed=${load} />`,
     usage: html`<${Usage} />`,
     audit: html`<${Audit} />`,
   };
@@ -107,23 +106,30 @@ function Section({ title, action, onAction, children }) {
       class="primary" onClick=${onAction}>${action}</button>`}</div>${children}</section>`;
 }
 
-const limitsOf = (form, before = {}) =>
+/** The fields of a body that are switches or numbers: [name, schema]. */
+const plain = ({ properties }) =>
+  Object.entries(properties)
+    .map(([name, field]) => [name, { ...field, ...field.anyOf?.[0] }])
+    .filter(([, { type }]) => ["boolean", "integer", "number"].includes(type));
+
+const entered = (form, body) =>
   Object.fromEntries(
-    LIMITS.map((name) => [name, form.get(name) ? Number(form.get(name)) : null]).filter(
-      ([name, value]) => value !== null || before[name] != null,
-    ),
+    plain(body).map(([name, { type }]) => [name, type === "boolean" ? form.has(name) : form.get(name) ? Number(form.get(name)) : null]),
   );
 
-function LimitFields({ limits = {} }) {
-  return html`
-    <details><summary>Limits</summary><div class="pairs">${LIMITS.map(
-      (name) => html`
-      <${Field} label=${words(name)}><input name=${name} type="number" min="0" step="any" placeholder="none"
-          defaultValue=${limits[name] ?? ""} /><//>`,
-    )}</div><small>A monthly budget limits only models that have a price in models.yaml.</small></details>`;
-}
+const Inputs = ({ body, values = {} }) =>
+  plain(body).map(([name, { type, description, minimum, maximum }]) =>
+    type === "boolean"
+      ? html`<label class="check" title=${description}><input type="checkbox" name=${name} defaultChecked=${values[name]} />${words(name)}</label>`
+      : html`<${Field} label=${words(name)} hint=${description}><input name=${name} type="number" min=${minimum} max=${maximum}
+          step="any" placeholder="none" defaultValue=${values[name] ?? ""} /><//>`,
+  );
 
-function KeyList({ keys, tenants, changed, chatWith }) {
+const LimitInputs = ({ schemas, limits }) => html`
+  <details><summary>Limits</summary><div class="pairs"><${Inputs} body=${schemas.LimitsBody} values=${limits} /></div><small>A
+    monthly budget limits only models that have a price in models.yaml.</small></details>`;
+
+function KeyList({ schemas, keys, tenants, changed, chatWith }) {
   const [dialog, setDialog] = useState(null); // {name, key}
   const [issued, setIssued] = useState(null);
   const close = () => setDialog(null);
@@ -139,7 +145,11 @@ function KeyList({ keys, tenants, changed, chatWith }) {
       .filter(Boolean);
     setIssued(
       await call("admin/v1/keys", {
-        body: { tenant, name: form.get("name"), scopes: form.getAll("scope"), models, limits: limitsOf(form), expires_at: expires || null },
+        body: {
+          ...{ tenant, name: form.get("name"), scopes: form.getAll("scope"), models, expires_at: expires || null },
+          ...entered(form, schemas.KeyBody),
+          limits: entered(form, schemas.LimitsBody),
+        },
       }),
     );
     changed();
@@ -193,11 +203,12 @@ function KeyList({ keys, tenants, changed, chatWith }) {
       <${Field} label="Name"><input name="name" required maxlength="128" /><//>
       <${Field} label="Tenant" hint="A new name makes a new tenant."><input name="tenant" required list="tenants"
           autocomplete="off" /><datalist id="tenants">${tenants.map((each) => html`<option value=${each.name} />`)}</datalist><//>
-      <fieldset><legend>Scopes</legend>${SCOPES.map((scope) => html`<label class="check"><input type="checkbox" name="scope"
-          value=${scope} defaultChecked=${USUAL.includes(scope)} />${scope}</label>`)}</fieldset>
+      <fieldset><legend>Scopes</legend>${schemas.Scope.enum.map((scope) => html`<label class="check"><input type="checkbox" name="scope"
+          value=${scope} defaultChecked=${schemas.KeyBody.properties.scopes.default.includes(scope)} />${scope}</label>`)}</fieldset>
       <${Field} label="Models" hint="Patterns with * and ?, separated by commas; empty: all."><input name="models" /><//>
       <${Field} label="Expires after days"><input name="days" type="number" min="1" placeholder="never" /><//>
-      <${LimitFields} />
+      <${Inputs} body=${schemas.KeyBody} />
+      <${LimitInputs} schemas=${schemas} />
     <//>`
     }
     ${
@@ -216,25 +227,21 @@ function KeyList({ keys, tenants, changed, chatWith }) {
   <//>`;
 }
 
-function TenantList({ tenants, keys, changed }) {
+function TenantList({ schemas, tenants, keys, changed }) {
   const [edited, setEdited] = useState(null);
+  const fields = edited?.name ? schemas.TenantChanges : schemas.TenantBody;
   const save = async (form) => {
-    const body = { limits: limitsOf(form, edited.limits), weight: Number(form.get("weight")) };
-    if (edited.name)
-      await call(`admin/v1/tenants/${encodeURIComponent(edited.name)}`, {
-        method: "PATCH",
-        body: { ...body, is_active: form.has("active") },
-      });
+    const body = { ...entered(form, fields), limits: entered(form, schemas.LimitsBody) };
+    if (edited.name) await call(`admin/v1/tenants/${encodeURIComponent(edited.name)}`, { method: "PATCH", body });
     else await call("admin/v1/tenants", { body: { name: form.get("name"), ...body } });
     changed();
   };
   return html`<${Fragment}>
-    <${Section} title="Tenants" action="Create a tenant" onAction=${() => setEdited({ limits: {}, weight: 1 })}>
+    <${Section} title="Tenants" action="Create a tenant" onAction=${() => setEdited({ limits: {} })}>
       <${Table} label="Tenants" rows=${tenants} id=${(one) => one.name} columns=${[
         ["name", (one) => one.name],
         ["keys", (one) => keys.filter((key) => key.tenant === one.name && stateOf(key) === "active").length, "number"],
-        ["weight", (one) => number(one.weight), "number"],
-        ["priority at most", (one) => one.max_priority ?? "–", "number"],
+        ...plain(schemas.TenantBody).map(([name]) => [words(name), (one) => `${one[name] ?? "–"}`, "number"]),
         ["limits", (one) => html`<span class="wrap">${shown(one.limits)}</span>`],
         ["created", (one) => moment(one.created_at)],
         ["state", (one) => html`<span class=${`badge ${one.is_active ? "good" : "bad"}`}>${one.is_active ? "active" : "suspended"}</span>`],
@@ -251,11 +258,8 @@ function TenantList({ tenants, keys, changed }) {
       html`<${FormDialog} title=${edited.name ? `Change ${edited.name}` : "Create a tenant"} action="Save" save=${save}
           close=${() => setEdited(null)}>
       ${!edited.name && html`<${Field} label="Name" hint="Letters, digits and ._:@-"><input name="name" required /><//>`}
-      <${Field} label="Weight" hint="Of its share where tenants compete for a model."><input name="weight" type="number" min="0.01"
-          max="1000" step="any" defaultValue=${edited.weight} required /><//>
-      ${edited.name && html`<label class="check"><input type="checkbox" name="active"
-          defaultChecked=${edited.is_active} />Its keys are accepted</label>`}
-      <${LimitFields} limits=${edited.limits} />
+      <${Inputs} body=${fields} values=${edited} />
+      <${LimitInputs} schemas=${schemas} limits=${edited.limits} />
     <//>`
     }
   <//>`;

@@ -14,10 +14,12 @@ const TILES = [
   ["Failures", "a second", number, "failures_per_s"],
 ];
 
+const UNITS = { number, seconds, failures: (value) => html`<span class=${value ? "bad" : ""}>${number(value)}</span>` };
+
 export function Status({ about, askForKey }) {
   const [frame, setFrame] = useState(null);
   const [state, setState] = useState({ name: "connecting" });
-  const [isOperator, setOperator] = useState(false);
+  const [hello, setHello] = useState(null);
   const series = useRef({ at: [] });
 
   const hasKey = Boolean(keys.admin) || about?.needs_key === false;
@@ -26,7 +28,7 @@ export function Status({ about, askForKey }) {
     const onEvent = (event) => {
       if (event.type === "hello") {
         series.current = event.series;
-        setOperator(event.is_operator);
+        setHello(event);
         return;
       }
       const all = series.current;
@@ -62,6 +64,8 @@ export function Status({ about, askForKey }) {
   }
   if (!frame)
     return html`<p class="empty" role="status">${state.name === "waiting" ? "The server does not answer. Trying again…" : "Waiting for the first frame…"}</p>`;
+  const isOperator = hello.is_operator && frame.deployments;
+  const figures = (kind) => hello.columns[kind].map(({ name, heading, unit }) => [heading, (one) => UNITS[unit](one[name]), "number"]);
   return html`
     <div class="bar">
       <p role="status" class=${`state ${state.name}`}><span class="dot on"></span>${state.name === "live" ? "Live" : `Connection lost. Trying again in ${Math.ceil(state.pauseMs / 1000)} s; these are the last figures.`}</p>
@@ -73,22 +77,13 @@ export function Status({ about, askForKey }) {
       <${Panel} title="Models" wide><${Table} label="Models" rows=${frame.models} id=${(one) => one.model}
           empty="No model has had a request yet." columns=${[
         ["model", (one) => one.model],
-        ["req/s", (one) => number(one.requests_per_s), "number"],
-        ["failed/s", (one) => html`<span class=${one.failures_per_s ? "bad" : ""}>${number(one.failures_per_s)}</span>`, "number"],
-        ["running", (one) => number(one.running), "number"],
-        ["waiting", (one) => number(one.waiting), "number"],
-        ["tok in/s", (one) => number(one.prompt_tokens_per_s), "number"],
-        ["tok out/s", (one) => number(one.completion_tokens_per_s), "number"],
-        ["TTFT p50", (one) => seconds(one.ttft_p50_s), "number"],
-        ["p99", (one) => seconds(one.ttft_p99_s), "number"],
+        ...figures("models"),
       ]} /><//>
-      ${isOperator && frame.endpoints && html`<${Operated} frame=${frame} />`}
+      ${isOperator && html`<${Operated} frame=${frame} />`}
       <${Panel} title="Tenants"><${Table} label="Tenants" rows=${frame.tenants} id=${(one) => one.tenant}
           empty="No tenant has sent a request yet." columns=${[
         ["tenant", (one) => one.tenant],
-        ["req/s", (one) => number(one.requests_per_s), "number"],
-        ["tok in/s", (one) => number(one.prompt_tokens_per_s), "number"],
-        ["tok out/s", (one) => number(one.completion_tokens_per_s), "number"],
+        ...figures("tenants"),
       ]} /><//>
       <${Panel} title="Errors"><${Table} label="Errors" rows=${frame.errors} id=${(one) => `${one.model} ${one.code}`}
           empty="None since the start." columns=${[
@@ -96,7 +91,7 @@ export function Status({ about, askForKey }) {
         ["model", (one) => one.model || "–"],
         ["since the start", (one) => whole(one.total), "number"],
       ]} /><//>
-      ${!(isOperator && frame.endpoints) && html`<p class="note">Running requests, endpoints, deployments and queues are for operators: with a key of the scope <b>admin</b>, or without keys, with the setting <b>ADMIN=on</b>.</p>`}
+      ${!isOperator && html`<p class="note">Running requests, endpoints, deployments and queues are for operators: with a key of the scope <b>admin</b>, or without keys, with the setting <b>ADMIN=on</b>.</p>`}
     </div>`;
 }
 
@@ -147,7 +142,7 @@ function Operated({ frame }) {
       ["waiting", (one) => number(one.load.waiting), "number"],
       ["KV cache", (one) => html`<${Meter} share=${one.load.kv_in_use} />`, "number"],
       ["streams", (one) => one.streams, "number"],
-      ["tok/s", (one) => number(frame.endpoint_tokens_per_s[one.address] ?? 0), "number"],
+      ["tok/s", (one) => number(one.tokens_per_s), "number"],
     ]} /><//>
     <${Panel} title="Queue by tenant"><${Table} label="Queue by tenant" empty="Nothing runs or waits."
         rows=${frame.queues.flatMap((one) => (one.tenants.length ? one.tenants.map((each) => ({ ...one, ...each })) : [one]))} id=${(one) => `${one.queue} ${one.tenant}`} columns=${[

@@ -1,9 +1,11 @@
-"""Figures of models and tenants for `triton-openai top` and for the live status."""
+"""The figures of the live status: `triton-openai top` and the page show all that are here."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from proxy.domain.output import FinishReason
 from proxy.telemetry.metrics_window import Groups, Page, Window, summed
@@ -20,8 +22,18 @@ COUNTERS = (REQUESTS, TOKENS_IN, TOKENS_OUT, ENDPOINT_TOKENS, REJECTIONS)
 OF_TENANTS = (TENANT_REQUESTS, TENANT_TOKENS_IN, TENANT_TOKENS_OUT)
 NAMES = (*COUNTERS, *OF_TENANTS, ACTIVE, WAITING, READY, f"{TTFT}_bucket", f"{LAG}_bucket")
 """The names of all samples that are read."""
+# Generated tokens with those of running requests. The metric counts a request when it ends.
+TOKENS_SO_FAR = "tokens_so_far"
 # Outcomes that are not failures: the answer ended, or its client disconnected.
 ENDED = {*(reason.value for reason in FinishReason), "content_filter", "abandoned"}
+
+
+Json = dict[str, Any]
+
+
+def shown(heading: str, unit: str = "number") -> Any:
+    """A column of `top` and of the page. unit: `number`, `failures` or `seconds`."""
+    return field(metadata={"heading": heading, "unit": unit})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,30 +41,75 @@ class ModelFigures:
     """waiting: None without a fair queue. TTFT: None without a first token in the window."""
 
     model: str
-    requests_per_s: float
-    failures_per_s: float
-    prompt_tokens_per_s: float
-    completion_tokens_per_s: float
-    running: float
-    waiting: float | None
-    ttft_p50_s: float | None
-    ttft_p99_s: float | None
+    requests_per_s: float = shown("req/s")
+    failures_per_s: float = shown("failed/s", "failures")
+    prompt_tokens_per_s: float = shown("tok in/s")
+    running: float = shown("run")
+    waiting: float | None = shown("wait")
+    ttft_p50_s: float | None = shown("TTFT p50", "seconds")
+    ttft_p99_s: float | None = shown("p99", "seconds")
+    completion_tokens_per_s: float = shown("tok out/s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantFigures:
     tenant: str
-    requests_per_s: float
-    prompt_tokens_per_s: float
-    completion_tokens_per_s: float
+    requests_per_s: float = shown("req/s")
+    prompt_tokens_per_s: float = shown("tok in/s")
+    completion_tokens_per_s: float = shown("tok out/s")
 
 
-def model_figures(window: Window, tokens_out: str = TOKENS_OUT) -> Iterator[ModelFigures]:
-    """tokens_out: the counter of generated tokens."""
+@dataclass(frozen=True, kw_only=True)
+class LiveFrame:
+    """What a proxy has done in the window, which ends now. An operator's has more."""
+
+    is_ready: bool
+    window_s: float
+    loop_lag_p99_s: float | None
+    totals: Json
+    models: list[ModelFigures]
+    tenants: list[TenantFigures]
+    endpoints: list[Json]
+    errors: list[Json]
+
+
+def _columns(kind: type) -> list[dict[str, str]]:
+    return [{"name": one.name, **one.metadata} for one in fields(kind) if one.metadata]
+
+
+COLUMNS = {"models": _columns(ModelFigures), "tenants": _columns(TenantFigures)}
+SUMS = [each["name"] for each in COLUMNS["models"] if each["unit"] != "seconds"]
+SERIES = ("at", *SUMS, "ttft_p50_s", "ttft_p99_s")
+
+
+def totals(window: Window) -> Json:
+    """A point of SERIES, over all models. at: Unix time."""
+    models = [*model_figures(window)]
+    sums = {name: sum(getattr(one, name) or 0.0 for one in models) for name in SUMS}
+    median, slowest = (window.quantiles(TTFT, share).get(()) for share in (0.5, 0.99))
+    return {"at": round(time.time(), 1), **sums, "ttft_p50_s": median, "ttft_p99_s": slowest}
+
+
+def live_frame(window: Window) -> LiveFrame:
+    errors = summed(window.page, REJECTIONS, "model", "reason")
+    tokens = window.rates(ENDPOINT_TOKENS, "pool", "endpoint")
+    return LiveFrame(
+        is_ready=bool(summed(window.page, READY).get((), 0.0)),
+        window_s=window.seconds,
+        loop_lag_p99_s=window.quantiles(LAG, 0.99).get(()),
+        totals=totals(window),
+        models=[*model_figures(window)],
+        tenants=[*tenant_figures(window)],
+        endpoints=[{"pool": p, "address": a, "tokens_per_s": n} for (p, a), n in tokens.items()],
+        errors=[{"model": m, "code": c, "total": n} for (m, c), n in sorted(errors.items())],
+    )
+
+
+def model_figures(window: Window) -> Iterator[ModelFigures]:
     running = summed(window.page, ACTIVE, "model")
     waiting = _waiting(window.page)
     outcomes = window.rates(REQUESTS, "model", "outcome")
-    prompt, completion = window.rates(TOKENS_IN, "model"), window.rates(tokens_out, "model")
+    prompt, completion = window.rates(TOKENS_IN, "model"), window.rates(TOKENS_SO_FAR, "model")
     medians, slowest = (window.quantiles(TTFT, share, "model") for share in (0.5, 0.99))
     for model in sorted({group[:1] for group in outcomes} | running.keys()):
         own = {outcome: rate for (name, outcome), rate in outcomes.items() if (name,) == model}

@@ -5,26 +5,14 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
 
 from prometheus_client import Metric
-from prometheus_client.parser import text_string_to_metric_families
-
-from proxy.domain.errors import LaunchError
 
 Labels = tuple[tuple[str, str], ...]
 """Names and values, by name."""
 Page = Mapping[str, Mapping[Labels, float]]
 """The value of each series, by the name of its metric."""
 Groups = dict[tuple[str, ...], float]
-
-
-def parsed(text: str) -> Page:
-    """Raises LaunchError: the text is something else."""
-    try:
-        return page_of(text_string_to_metric_families(text))
-    except (ValueError, KeyError, IndexError) as error:
-        raise LaunchError(f"/metrics has no page of Prometheus' text format: {error}") from None
 
 
 def page_of(families: Iterable[Metric]) -> Page:
@@ -92,16 +80,14 @@ class Window:
         return self._pages[-1][0] - self._pages[0][0] if self._pages else 0.0
 
     def growth(self, name: str, *by: str) -> Groups:
-        """How much a counter has grown in the window, for each set of values of these labels.
-
-        A counter that went back was restarted, and has grown from 0; so has one that is new.
-        """
-        grown: dict[Labels, float] = {}
-        for (_, before), (_, after) in pairwise(self._pages):
-            for labels, value in after.get(name, {}).items():
-                earlier = before.get(name, {}).get(labels, 0.0)
-                more = value - earlier if value >= earlier else value
-                grown[labels] = grown.get(labels, 0.0) + more
+        """How much a counter has grown in the window, for each set of values of these labels."""
+        if len(self._pages) < 2:
+            return {}
+        before = self._pages[0][1].get(name, {})
+        grown = {
+            labels: value - before.get(labels, 0.0)
+            for labels, value in self.page.get(name, {}).items()
+        }
         return summed({name: grown}, name, *by)
 
     def rates(self, name: str, *by: str) -> Groups:

@@ -22,20 +22,20 @@ from proxy.access.store.database import Database, storable
 from proxy.access.store.tables import KEYS, META, TENANTS, as_json
 from proxy.domain.errors import Conflict, ErrorCode, RequestError, counted, echoed
 from proxy.domain.identity import Scope
-from proxy.domain.key_records import KeyRecord, TenantRecord
+from proxy.domain.key_records import KEY_FIELDS, TENANT_FIELDS, KeyRecord, TenantRecord
 
 FIRST_ACTOR, FIRST_TENANT = "first start", "administration"
 ID_CHARACTERS = 12  # 62 random bits
 ID_ALPHABET = string.ascii_lowercase + string.digits
-NEVER_SHOWN = frozenset({"digest", "overlap_digest"})
 
 Record = TypeVar("Record", KeyRecord, TenantRecord)
 
 
 def view(record: KeyRecord | TenantRecord) -> dict[str, Any]:
     """The record without its digests, for answers and the audit log. Values are JSON's."""
-    row = _row(record)
-    return {name: as_json(value) for name, value in row.items() if name not in NEVER_SHOWN}
+    fields = KEY_FIELDS if isinstance(record, KeyRecord) else TENANT_FIELDS
+    names = (one.name for one in fields if one.shown.answer is not None)
+    return {name: as_json(getattr(record, name)) for name in names}
 
 
 def _row(record: KeyRecord | TenantRecord) -> dict[str, Any]:

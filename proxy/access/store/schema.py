@@ -7,18 +7,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.schema import CreateColumn
 
 from proxy.access.store.database import POSTGRESQL, Database
-from proxy.access.store.tables import KEYS, META, METADATA, TENANTS, VERSION
+from proxy.access.store.tables import FIRST_VERSION, KEYS, META, METADATA, TENANTS, VERSION
 from proxy.domain.errors import LaunchError
 
-# The columns that each version has added to tables of earlier ones, oldest first. Tables that are
-# missing are created. A published version never changes.
-ADDED = {
-    "0001": (),
-    "0002": (),  # two tables for operators' decisions
-    "0003": (TENANTS.c.weight, TENANTS.c.max_priority, KEYS.c.max_priority),
-    "0004": (TENANTS.c.records,),
-}
-VERSIONS = tuple(ADDED)
+# Tables that are missing are created; a column that a version has added says so.
+LATER = [each for each in (*TENANTS.c, *KEYS.c) if each.info["since"] > FIRST_VERSION]
+TWO_TABLES = "0002"  # of operators' decisions
+VERSIONS = sorted({FIRST_VERSION, TWO_TABLES, *(each.info["since"] for each in LATER)})
 LOCK = 7_046_029_254_386_353  # of PostgreSQL: any number that no other program takes
 NO_AUDIT = {"audit_entries": 0, "audit_chain_key": "", "audit_mac": "", "audit_head": ""}
 
@@ -58,8 +53,8 @@ async def _upgrade(connection: AsyncConnection, name: str) -> None:
         await connection.execute(insert(META).values(id=1, generation=0, **NO_AUDIT))
         await connection.execute(insert(VERSION).values(version_num=VERSIONS[-1]))
         return
-    for version in VERSIONS[VERSIONS.index(found) + 1 :]:
-        for column in ADDED[version]:
+    for column in LATER:
+        if column.info["since"] > found:
             added = CreateColumn(column).compile(dialect=connection.dialect)
             await connection.execute(text(f"ALTER TABLE {column.table.name} ADD COLUMN {added}"))
     await connection.execute(update(VERSION).values(version_num=VERSIONS[-1]))

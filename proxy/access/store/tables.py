@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Any
@@ -27,9 +27,12 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     false,
+    true,
 )
 
+from proxy.domain.account_fields import AccountField, Shown
 from proxy.domain.identity import NO_LIMITS, Limits, ModelPatterns, Scope
+from proxy.domain.key_records import KEY_FIELDS, TENANT_FIELDS
 
 UNLIMITED = asdict(NO_LIMITS)
 
@@ -98,36 +101,44 @@ METADATA = MetaData(
     }
 )
 
-TENANTS = Table(
-    "tenants",
-    METADATA,
-    Column("name", Text, primary_key=True),
-    Column("limits", LIMITS, nullable=False),
-    Column("of_models", OF_MODELS, nullable=False),
-    Column("is_active", Boolean, nullable=False),
-    Column("created_at", UtcTime, nullable=False),
-    Column("weight", Double, nullable=False, server_default="1"),
-    Column("max_priority", Integer),
-    Column("records", Boolean, nullable=False, server_default=false()),
-)
-KEYS = Table(
-    "keys",
-    METADATA,
-    Column("id", Text, primary_key=True),
-    Column("tenant", Text, ForeignKey("tenants.name"), nullable=False),
-    Column("name", Text, nullable=False),
-    Column("digest", LargeBinary, nullable=False),
-    Column("scopes", SCOPES, nullable=False),
-    Column("models", PATTERNS, nullable=False),
-    Column("limits", LIMITS, nullable=False),
-    Column("created_at", UtcTime, nullable=False),
-    Column("expires_at", UtcTime),
-    Column("revoked_at", UtcTime),
-    Column("overlap_digest", LargeBinary),
-    Column("overlap_until", UtcTime),
-    Column("max_priority", Integer),
-    Index(None, "tenant"),
-)
+COLUMN_TYPES: dict[Any, Any] = {
+    str: Text,
+    bytes: LargeBinary,
+    bool: Boolean,
+    int: Integer,
+    float: Double,
+    datetime: UtcTime,
+    dict: OF_MODELS,
+    frozenset: SCOPES,
+    Limits: LIMITS,
+    ModelPatterns: PATTERNS,
+}
+FIRST_VERSION = Shown().since
+
+
+def _columns(fields: Iterable[AccountField], key: str) -> Iterator[Column[Any]]:
+    """In the order in which versions have added them; `info` has the version."""
+    for one in sorted(fields, key=lambda each: each.shown.since):
+        is_later = one.shown.since > FIRST_VERSION and not one.is_optional
+        keys = [ForeignKey("tenants.name")] if one.name == "tenant" else []
+        yield Column(
+            one.name,
+            COLUMN_TYPES[one.kind],
+            *keys,
+            primary_key=one.name == key,
+            nullable=one.is_optional,
+            server_default=_stored(one.default) if is_later else None,
+            info={"since": one.shown.since},
+        )
+
+
+def _stored(default: bool | float) -> Any:
+    """For rows that were written before there was the column."""
+    return (true() if default else false()) if isinstance(default, bool) else f"{default:g}"
+
+
+TENANTS = Table("tenants", METADATA, *_columns(TENANT_FIELDS, "name"))
+KEYS = Table("keys", METADATA, *_columns(KEY_FIELDS, "id"), Index(None, "tenant"))
 # No foreign keys: usage outlives tenants and keys, and callers with JWTs have no row in `keys`.
 USAGE = Table(
     "usage",

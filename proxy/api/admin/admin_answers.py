@@ -10,54 +10,21 @@ from typing import Any
 from pydantic import Field
 
 from proxy.access.store.audit_log import Verification
-from proxy.api.admin.admin_bodies import (
-    EXAMPLE,
-    EXAMPLE_OF_MODELS,
-    LimitsBody,
-)
+from proxy.api.admin.admin_bodies import with_fields
 from proxy.api.openapi.responses import Answer, ListAnswer, PageAnswer
-from proxy.domain.identity import Scope
+from proxy.domain.key_records import KEY_FIELDS, TENANT_FIELDS
 
 AT = "2026-03-01T12:00:00Z"
 
 
+@with_fields(TENANT_FIELDS, "answer")
 class TenantAnswer(Answer):
-    name: str = Field(examples=["acme"])
-    limits: LimitsBody = Field(description="Those that are set.", examples=[EXAMPLE])
-    of_models: dict[str, LimitsBody] = Field(examples=[EXAMPLE_OF_MODELS])
-    weight: float = Field(
-        description="Of its share where tenants compete for a model.", examples=[3.0]
-    )
-    max_priority: int | None = Field(
-        description="The highest priority that its requests get; null: no ceiling of its own.",
-        examples=[1],
-    )
-    records: bool = Field(description="Whether its requests and answers are recorded for replay.")
-    is_active: bool = Field(examples=[True])
-    created_at: datetime = Field(examples=[AT])
+    pass
 
 
+@with_fields(KEY_FIELDS, "answer")
 class KeyAnswer(Answer):
     """A key without its secret, which nobody can read."""
-
-    id: str = Field(
-        description="The public part of the key: `sk-<id>-…`.", examples=["k3x9q27bt0mz"]
-    )
-    tenant: str = Field(examples=["acme"])
-    name: str = Field(examples=["batch jobs"])
-    scopes: list[Scope] = Field(examples=[["chat", "models"]])
-    models: list[str] = Field(examples=[["llama-*"]])
-    limits: LimitsBody = Field(description="Those that are set.")
-    max_priority: int | None = Field(
-        description="The highest priority that its requests get; null: no ceiling of its own.",
-        examples=[1],
-    )
-    created_at: datetime = Field(examples=[AT])
-    expires_at: datetime | None
-    revoked_at: datetime | None
-    overlap_until: datetime | None = Field(
-        description="Until when the key from before a rotation is accepted, too."
-    )
 
 
 class IssuedKeyAnswer(KeyAnswer):

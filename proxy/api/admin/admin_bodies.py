@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, replace
 from datetime import datetime, timedelta, timezone
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import (
     AwareDatetime,
+    BaseModel,
     BeforeValidator,
     Field,
     StringConstraints,
+    create_model,
     field_validator,
 )
 
 from proxy.api.http.typed_route import PLAIN, StrictBody
-from proxy.api.openai.field_types import INT32_MAX, whole
+from proxy.api.openai.field_types import whole
+from proxy.domain.account_fields import AccountField, Form
 from proxy.domain.identity import (
+    LIMIT_FIELDS,
     NO_LIMITS,
     SHARED_TENANT,
     TENANT_NAME,
@@ -26,214 +30,173 @@ from proxy.domain.identity import (
     Scope,
     is_reserved,
 )
-from proxy.domain.key_records import KeyRecord, TenantRecord
+from proxy.domain.key_records import (
+    KEY_FIELDS,
+    TENANT_CHANGES,
+    TENANT_FIELDS,
+    KeyRecord,
+    TenantRecord,
+)
 
-MOST = 10**15
 LONGEST_OVERLAP_S = 90 * 86_400
-LEAST_WEIGHT, MOST_WEIGHT = 0.01, 1000.0
 
 TenantName = Annotated[str, StringConstraints(pattern=TENANT_NAME)]
 PlainText = Annotated[str, StringConstraints(pattern=PLAIN, max_length=128)]
-Rate = Annotated[float, Field(ge=1e-6, le=1_000_000)]  # its meter counts whole microseconds
-Count = Annotated[int, Field(ge=1, le=MOST), BeforeValidator(whole)]
-Money = Annotated[float, Field(ge=1e-9, le=1e12)]  # its meter counts billionths
-Share = Annotated[float, Field(ge=LEAST_WEIGHT, le=MOST_WEIGHT)]
-Weight = Annotated[
-    Share | None,
-    Field(description="Of its share where tenants compete for a model; default 1.", examples=[3.0]),
-]
-Priority = Annotated[int, Field(ge=-INT32_MAX, le=INT32_MAX), BeforeValidator(whole)]
-MaxPriority = Annotated[
-    Priority | None,
-    Field(
-        description="The highest priority that its requests get; higher numbers go first. Null: no "
-        "ceiling of its own.",
-        examples=[1],
-    ),
-]
-Records = Annotated[
-    bool,
-    Field(
-        description="Whether its requests and answers are recorded for replay, where the proxy has "
-        "a folder for them."
-    ),
-]
 Scopes = Annotated[list[Scope], Field(min_length=1, max_length=len(Scope))]
 Patterns = Annotated[list[PlainText], Field(max_length=100)]
-
-# For the OpenAPI document, which composes examples of those of single fields.
-EXAMPLE = {"requests_per_minute": 60, "tokens_per_day": 1_000_000}
-EXAMPLE_OF_MODELS = {"demo": {"concurrent_requests": 4}}
 USERS_SCOPES = [Scope.CHAT, Scope.COMPLETIONS, Scope.EMBEDDINGS, Scope.TOKENS, Scope.MODELS]
+FORMS = ("answer", "create", "change")
+M = TypeVar("M", bound=BaseModel)
+Record = TypeVar("Record", KeyRecord, TenantRecord)
+
+
+def with_fields(fields: Iterable[AccountField], form: Form) -> Callable[[type[M]], type[M]]:
+    """Gives a body or an answer those fields of a record that it has."""
+
+    def model_of(kind: type[M]) -> type[M]:
+        found: dict[str, Any] = {}
+        for one in fields:
+            if (text := getattr(one.shown, form)) is not None:
+                example = one.shown.change_example if form == "change" else one.shown.example
+                type_, default = _typed(one, form)
+                examples = None if example is None else [example]
+                given = Field(**default, description=text or None, examples=examples)
+                found[one.name] = (type_, given)
+        return create_model(
+            kind.__name__, __base__=kind, __module__=kind.__module__, __doc__=kind.__doc__, **found
+        )
+
+    return model_of
+
+
+def _typed(one: AccountField, form: Form) -> tuple[Any, dict[str, Any]]:
+    """The field's type in that form, and its default as pydantic's argument, if it has one."""
+    shown = one.shown
+    if form != "answer" and one.kind in (int, float):
+        bounds, default = Field(ge=shown.least, le=shown.most), {"default": None}
+        if one.kind is int:
+            return Annotated[int, bounds, BeforeValidator(whole)] | None, default
+        return Annotated[float, bounds] | None, default
+    kinds, default = KINDS.get(one.kind, ({}, {"default": one.default}))
+    kind: Any = kinds.get(form, one.kind)
+    if form != "answer" and shown.pattern is not None:
+        kind = Annotated[str, StringConstraints(pattern=shown.pattern)]
+    if form == "change":
+        return kind | None, {"default": None}
+    return (kind | None if one.is_optional else kind), {} if form == "answer" else default
 
 
 class AdminBody(StrictBody):
     """In an update, a field that is not given stays as it is; null removes what it set."""
 
 
+@with_fields(LIMIT_FIELDS, "create")
 class LimitsBody(AdminBody):
     """How much may be used. A limit that is null or not given does not hold."""
-
-    requests_per_second: Rate | None = None
-    burst: Count | None = Field(
-        default=None,
-        description="Requests that may come at once beyond the rate per second; default 1.",
-    )
-    requests_per_minute: Count | None = None
-    requests_per_day: Count | None = None
-    input_tokens_per_minute: Count | None = None
-    output_tokens_per_minute: Count | None = None
-    tokens_per_minute: Count | None = None
-    input_tokens_per_day: Count | None = None
-    output_tokens_per_day: Count | None = None
-    tokens_per_day: Count | None = None
-    concurrent_requests: Count | None = None
-    concurrent_streams: Count | None = None
-    monthly_tokens: Count | None = Field(default=None, description="Input and output.")
-    monthly_budget: Money | None = Field(
-        default=None, description="In the currency of the models' prices in models.yaml."
-    )
 
     def applied(self, limits: Limits) -> Limits:
         """The limits with those that are given here; null: no limit."""
         given = {name: getattr(self, name) for name in self.model_fields_set}
-        defaults = {field.name: field.default for field in fields(Limits)}
-        none = {name: defaults[name] for name, value in given.items() if value is None}
+        none = {one.name: one.default for one in LIMIT_FIELDS if given.get(one.name, 0) is None}
         return replace(limits, **{**given, **none})
 
 
 OfModels = Annotated[dict[PlainText, LimitsBody], Field(max_length=1000)]
 ChangesOfModels = Annotated[dict[PlainText, LimitsBody | None], Field(max_length=1000)]
+# Types of the kinds of fields by form, where they are others than the record's, and the default of
+# a body that creates.
+KINDS: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {
+    Limits: (dict.fromkeys(FORMS, LimitsBody), {"default": LimitsBody()}),
+    dict: (
+        {"answer": dict[str, LimitsBody], "create": OfModels, "change": ChangesOfModels},
+        {"default_factory": dict},
+    ),
+    frozenset: (
+        {"answer": list[Scope], "create": Scopes, "change": Scopes},
+        {"default": USERS_SCOPES},
+    ),
+    ModelPatterns: (
+        {"answer": list[str], "create": Patterns, "change": Patterns},
+        {"default": []},
+    ),
+    datetime: ({"create": AwareDatetime, "change": AwareDatetime}, {"default": None}),
+    str: ({"create": PlainText, "change": PlainText}, {}),
+}
 
 
-class TenantBody(AdminBody):
-    name: TenantName = Field(description="Letters, digits and `._:@-`.", examples=["acme"])
-    limits: LimitsBody = Field(LimitsBody(), examples=[EXAMPLE])
-    of_models: OfModels = Field(
-        default_factory=dict,
-        description="Limits of its use of single models, by public name.",
-        examples=[EXAMPLE_OF_MODELS],
-    )
-    weight: Weight = None
-    max_priority: MaxPriority = None
-    records: Records = False
+def _read(one: AccountField, given: Any, before: Any) -> Any:
+    """The record's value of a body's. before: the value that it changes."""
+    if given is None:
+        return one.default
+    if one.kind is Limits:
+        return given.applied(before)
+    if one.kind is dict:
+        changed = {
+            name: body.applied(before.get(name, NO_LIMITS))
+            for name, body in given.items()
+            if body is not None
+        }
+        return {name: each for name, each in before.items() if name not in given} | changed
+    if one.kind is ModelPatterns:
+        return ModelPatterns(patterns=tuple(given))
+    return frozenset(given) if one.kind is frozenset else given
 
-    @field_validator("name")
+
+class NewBody(AdminBody):
+    """Creates a record."""
+
+    def record_fields(self, fields: Iterable[AccountField]) -> dict[str, Any]:
+        return {
+            one.name: _read(one, getattr(self, one.name), one.default)
+            for one in fields
+            if one.shown.create is not None
+        }
+
+
+class Changes(AdminBody):
+    """Changes a record. Null takes a field's default, if it has one that is no switch."""
+
+    def changed(self, fields: Iterable[AccountField], record: Record) -> Record:
+        changes = {}
+        for one in fields:
+            value = getattr(self, one.name, None)
+            can_be_null = one.default is not MISSING and one.kind is not bool
+            if one.name in self.model_fields_set and (value is not None or can_be_null):
+                changes[one.name] = _read(one, value, getattr(record, one.name))
+        return replace(record, **changes)
+
+
+@with_fields(TENANT_FIELDS, "create")
+class TenantBody(NewBody):
+    @field_validator("name", check_fields=False)
     @classmethod
     def _not_reserved(cls, name: str) -> str:
         if is_reserved(name):
             raise ValueError(f"{SHARED_TENANT!r} and addresses are reserved names")
         return name
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """Arguments of Tenants.create, besides actor and name."""
-        of_models = {name: body.applied(NO_LIMITS) for name, body in self.of_models.items()}
-        return {
-            "limits": self.limits.applied(NO_LIMITS),
-            "of_models": of_models,
-            "weight": _weight(self.weight),
-            "max_priority": self.max_priority,
-            "records": self.records,
-        }
+
+@with_fields(TENANT_CHANGES, "change")
+class TenantChanges(Changes):
+    pass
 
 
-class TenantChanges(AdminBody):
-    limits: LimitsBody | None = Field(
-        None, description="Null removes all limits.", examples=[{"tokens_per_day": 2_000_000}]
-    )
-    of_models: ChangesOfModels | None = Field(
-        default=None,
-        description="A model with null loses its limits; null removes those of all models.",
-    )
-    is_active: bool | None = Field(
-        default=None, description="Keys of a tenant that is not active are refused."
-    )
-    weight: Weight = None
-    max_priority: MaxPriority = None
-    records: Records | None = None
-
-    def applied(self, tenant: TenantRecord) -> TenantRecord:
-        if "limits" in self.model_fields_set:
-            tenant = replace(tenant, limits=_applied(self.limits, tenant.limits))
-        if "of_models" in self.model_fields_set:
-            tenant = replace(tenant, of_models=_of_models(self.of_models, tenant.of_models))
-        if self.is_active is not None:
-            tenant = replace(tenant, is_active=self.is_active)
-        if "weight" in self.model_fields_set:
-            tenant = replace(tenant, weight=_weight(self.weight))
-        if "max_priority" in self.model_fields_set:
-            tenant = replace(tenant, max_priority=self.max_priority)
-        if self.records is not None:
-            tenant = replace(tenant, records=self.records)
-        return tenant
-
-
-class KeyBody(AdminBody):
-    tenant: TenantName = Field(examples=["acme"])
-    name: PlainText = Field(description="What people call the key.", examples=["batch jobs"])
-    scopes: Scopes = Field(
-        default=USERS_SCOPES,
-        description="What it may do. `admin` opens `/admin/…` and `/metrics` only.",
-        examples=[["chat", "models"]],
-    )
-    models: Patterns = Field(
-        default=[],
-        description="Names of models that it may use, with `*` and `?` as in a shell; empty: all.",
-        examples=[["llama-*"]],
-    )
-    limits: LimitsBody = LimitsBody()
-    max_priority: MaxPriority = None
-    expires_at: AwareDatetime | None = Field(None, description="Null: never.")
-
-    @field_validator("expires_at")
+@with_fields(KEY_FIELDS, "create")
+class KeyBody(NewBody):
+    @field_validator("expires_at", check_fields=False)
     @classmethod
     def _in_future(cls, at: datetime | None) -> datetime | None:
         if at is not None and at <= datetime.now(timezone.utc):
             raise ValueError("it is in the past")
         return _in_utc(at)
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """Arguments of Keys.create, besides actor and tenant."""
-        return {
-            "name": self.name,
-            "scopes": frozenset(self.scopes),
-            "models": ModelPatterns(patterns=tuple(self.models)),
-            "limits": self.limits.applied(NO_LIMITS),
-            "max_priority": self.max_priority,
-            "expires_at": self.expires_at,
-        }
 
-
-class KeyChanges(AdminBody):
-    name: PlainText | None = Field(None, examples=["nightly batch"])
-    scopes: Scopes | None = None
-    models: Patterns | None = Field(None, description="Null or empty: all models.")
-    limits: LimitsBody | None = Field(None, description="Null removes all limits.")
-    max_priority: MaxPriority = None
-    expires_at: AwareDatetime | None = Field(
-        default=None, description="Null: never. A time in the past ends the key now."
-    )
-
-    @field_validator("expires_at")
+@with_fields(KEY_FIELDS, "change")
+class KeyChanges(Changes):
+    @field_validator("expires_at", check_fields=False)
     @classmethod
     def _utc(cls, at: datetime | None) -> datetime | None:
         return _in_utc(at)
-
-    def applied(self, key: KeyRecord) -> KeyRecord:
-        given = self.model_fields_set
-        if self.name is not None:
-            key = replace(key, name=self.name)
-        if self.scopes is not None:
-            key = replace(key, scopes=frozenset(self.scopes))
-        if "models" in given:
-            key = replace(key, models=ModelPatterns(patterns=tuple(self.models or ())))
-        if "limits" in given:
-            key = replace(key, limits=_applied(self.limits, key.limits))
-        if "max_priority" in given:
-            key = replace(key, max_priority=self.max_priority)
-        return replace(key, expires_at=self.expires_at) if "expires_at" in given else key
 
 
 class Rotation(AdminBody):
@@ -246,28 +209,6 @@ class Rotation(AdminBody):
     @property
     def overlap(self) -> timedelta:
         return timedelta(seconds=self.overlap_s)
-
-
-def _weight(given: float | None) -> float:
-    return 1.0 if given is None else given
-
-
-def _applied(body: LimitsBody | None, limits: Limits) -> Limits:
-    return NO_LIMITS if body is None else body.applied(limits)
-
-
-def _of_models(
-    changes: Mapping[str, LimitsBody | None] | None, before: Mapping[str, Limits]
-) -> dict[str, Limits]:
-    if changes is None:
-        return {}
-    changed = {
-        name: body.applied(before.get(name, NO_LIMITS))
-        for name, body in changes.items()
-        if body is not None
-    }
-    kept = {name: limits for name, limits in before.items() if name not in changes}
-    return {**kept, **changed}
 
 
 def _in_utc(at: datetime | None) -> datetime | None:

@@ -1,13 +1,15 @@
 """The routes of the administration: tenants, keys, usage and the audit log.
 
-They need the store of keys, and import its libraries. Called by `app`.
+They need the store of keys, and import its libraries. Made by `app`, and for commands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timezone
-from typing import Annotated, Literal
+from functools import partial
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query
 from pydantic import Field, StringConstraints
@@ -16,6 +18,7 @@ from starlette.responses import JSONResponse, Response
 from proxy.access.concurrency import ConcurrencyLimit
 from proxy.access.store.audit_log import AuditLog
 from proxy.access.store.records import IssuedKey, Keys, Tenants, view
+from proxy.access.store.store import Store
 from proxy.access.store.usage import Totals, Usage, UsagePeriod, as_csv
 from proxy.api.admin import admin_answers as shown
 from proxy.api.admin.admin_bodies import (
@@ -27,11 +30,12 @@ from proxy.api.admin.admin_bodies import (
     TenantName,
 )
 from proxy.api.http.body_reader import BodyReader
-from proxy.api.http.typed_route import PLAIN, QueryParameters, typed_router
-from proxy.api.openapi.responses import BODY, CSV, answers, text
+from proxy.api.http.typed_route import PLAIN, QueryParameters, TypedRoute, typed_router
+from proxy.api.openapi.responses import BODY, CSV, JSON, answers, text
 from proxy.api.pools.operator import actor
 from proxy.domain.errors import InvalidRequest
-from proxy.domain.identity import Caller, current_caller
+from proxy.domain.identity import SHARED_TENANT, Caller, Scope, current_caller
+from proxy.domain.key_records import KEY_FIELDS, TENANT_FIELDS
 
 TAG = "administration"
 Read = Callable[[str, str], None]
@@ -39,6 +43,8 @@ Read = Callable[[str, str], None]
 TenantPath = Annotated[str, Path(min_length=1, description="The tenant's name.")]
 KeyId = Annotated[str, Path(min_length=1, description="The key's id, from `sk-<id>-…`.")]
 ATTACHED = {"Content-Disposition": 'attachment; filename="usage.csv"'}
+NO_FIELDS: Mapping[str, Any] = {}
+MOST_AT_ONCE = 1000
 MOST_ROWS = 20_000  # of one report, which is made at once
 USAGE_CSV = (
     "day,tenant,key,model,requests,errors,prompt_tokens,cached_tokens,output_tokens,"
@@ -49,7 +55,7 @@ USAGE = answers(shown.UsageList, 400, 503, content={CSV: text(USAGE_CSV)})
 
 
 Text = Annotated[str, StringConstraints(pattern=PLAIN, max_length=256)]
-PageSize = Annotated[int, Field(ge=1, le=1000)]
+PageSize = Annotated[int, Field(ge=1, le=MOST_AT_ONCE)]
 GROUPS = "(day|tenant|key|model)"
 OWN_GROUPS = "(day|model)"
 
@@ -114,13 +120,55 @@ class UsageQuery(OwnUsageQuery):
         )
 
 
-def tenants_routes(tenants: Tenants, bodies: BodyReader) -> APIRouter:
+def routers(
+    store: Store, read: Read, bodies: BodyReader | None, *, most_rows: int | None = MOST_ROWS
+) -> list[APIRouter]:
+    """bodies: None where the routes are only called in this process. most_rows: of a report."""
+    return [
+        _tenants_routes(store.tenants, bodies),
+        _keys_routes(store.keys, read, bodies),
+        _usage_routes(store.usage, read, bodies, most_rows),
+        _audit_routes(store.audit, bodies),
+    ]
+
+
+class Administration:
+    """Calls the same routes without HTTP, as the operator `actor`. Reads are not recorded."""
+
+    def __init__(self, store: Store, actor: str) -> None:
+        self.store = store
+        made = routers(store, lambda *_: None, None, most_rows=None)
+        routes = [route for router in made for route in router.routes]
+        self._routes = {route.name: route for route in routes if isinstance(route, TypedRoute)}
+        scopes = frozenset({Scope.ADMIN})
+        self._caller = Caller(tenant=SHARED_TENANT, key_id=actor, scopes=scopes)
+
+    async def call(self, route: str, fields: Mapping[str, Any] = NO_FIELDS, **path: str) -> Any:
+        """The answer as JSON, or text. fields: of the body or the query. Raises ProxyError."""
+        current_caller.set(self._caller)
+        answer = await self._routes[route].call(fields, path)
+        text = bytes(answer.body).decode()
+        return json.loads(text) if answer.media_type == JSON else text
+
+    async def all(self, route: str, fields: Mapping[str, Any] = NO_FIELDS) -> list[Any]:
+        """All pages of a list, whose entries are found by id or name."""
+        found: list[Any] = []
+        while True:
+            after = {"after": found[-1].get("id", found[-1]["name"])} if found else {}
+            page = await self.call(route, {"limit": MOST_AT_ONCE, **fields, **after})
+            found += page["data"]
+            if not page["has_more"]:
+                return found
+
+
+def _tenants_routes(tenants: Tenants, bodies: BodyReader | None) -> APIRouter:
     router = typed_router(bodies, "/admin/v1/tenants", tag=TAG)
 
     @router.post("", responses=answers(shown.TenantAnswer, *BODY, 409))
     async def create_tenant(body: TenantBody) -> Response:
         """A new tenant. Its keys share its limits."""
-        return JSONResponse(view(await tenants.create(actor(), body.name, **body.options)))
+        fields = body.record_fields(TENANT_FIELDS)
+        return JSONResponse(view(await tenants.create(actor(), **fields)))
 
     @router.get("", responses=answers(shown.TenantList, 400, 503))
     async def list_tenants(query: Annotated[TenantsQuery, Query()]) -> Response:
@@ -138,7 +186,8 @@ def tenants_routes(tenants: Tenants, bodies: BodyReader) -> APIRouter:
     @router.patch("/{tenant}", responses=answers(shown.TenantAnswer, *BODY))
     async def update_tenant(tenant: TenantPath, body: TenantChanges) -> Response:
         """Changes the limits that are given; null removes one. Holds within a second."""
-        return JSONResponse(view(await tenants.update(actor(), tenant, body.applied)))
+        changed = partial(body.changed, TENANT_FIELDS)
+        return JSONResponse(view(await tenants.update(actor(), tenant, changed)))
 
     @router.delete("/{tenant}", responses=answers(shown.TenantAnswer, 409, 503))
     async def delete_tenant(tenant: TenantPath) -> Response:
@@ -148,13 +197,13 @@ def tenants_routes(tenants: Tenants, bodies: BodyReader) -> APIRouter:
     return router
 
 
-def keys_routes(keys: Keys, read: Read, bodies: BodyReader) -> APIRouter:
+def _keys_routes(keys: Keys, read: Read, bodies: BodyReader | None) -> APIRouter:
     router = typed_router(bodies, "/admin/v1/keys", tag=TAG)
 
     @router.post("", responses=answers(shown.IssuedKeyAnswer, *BODY))
     async def create_key(body: KeyBody) -> Response:
         """A new key of a tenant. Only this answer has the key itself."""
-        return _issued(await keys.create(actor(), body.tenant, **body.options))
+        return _issued(await keys.create(actor(), **body.record_fields(KEY_FIELDS)))
 
     @router.get("", responses=answers(shown.KeyList, 400, 503))
     async def list_keys(query: Annotated[KeysQuery, Query()]) -> Response:
@@ -174,7 +223,8 @@ def keys_routes(keys: Keys, read: Read, bodies: BodyReader) -> APIRouter:
     @router.patch("/{key}", responses=answers(shown.KeyAnswer, *BODY, 409))
     async def update_key(key: KeyId, body: KeyChanges) -> Response:
         """Changes what is given. Holds within a second, in every process."""
-        return JSONResponse(view(await keys.update(actor(), key, body.applied)))
+        changed = partial(body.changed, KEY_FIELDS)
+        return JSONResponse(view(await keys.update(actor(), key, changed)))
 
     @router.post("/{key}/rotate", responses=answers(shown.IssuedKeyAnswer, *BODY, 409))
     async def rotate_key(key: KeyId, body: Rotation) -> Response:
@@ -193,13 +243,15 @@ def _issued(made: IssuedKey) -> Response:
     return JSONResponse(made.view)
 
 
-def usage_routes(usage: Usage, read: Read, bodies: BodyReader) -> APIRouter:
+def _usage_routes(
+    usage: Usage, read: Read, bodies: BodyReader | None, most_rows: int | None
+) -> APIRouter:
     router = typed_router(bodies)
 
     @router.get("/admin/v1/usage", tags=[TAG], responses=USAGE)
     async def report_usage(query: Annotated[UsageQuery, Query()]) -> Response:
         """Usage of all tenants by period, as JSON or CSV. The last second may be missing."""
-        who, rows = actor(), await _rows(usage, query.period, query.groups)
+        who, rows = actor(), await _rows(usage, query.period, query.groups, most_rows)
         read(who, "usage")
         return _report(rows, query.format)
 
@@ -207,16 +259,18 @@ def usage_routes(usage: Usage, read: Read, bodies: BodyReader) -> APIRouter:
     async def own_usage(query: Annotated[OwnUsageQuery, Query()]) -> Response:
         """What the key of this request has used. The last second may be missing."""
         period = query.of(current_caller.get())
-        return _report(await _rows(usage, period, query.groups), query.format)
+        return _report(await _rows(usage, period, query.groups, most_rows), query.format)
 
     return router
 
 
-async def _rows(usage: Usage, period: UsagePeriod, groups: Sequence[str]) -> Sequence[Totals]:
-    rows = await usage.report(period, groups, limit=MOST_ROWS + 1)
-    if len(rows) > MOST_ROWS:
+async def _rows(
+    usage: Usage, period: UsagePeriod, groups: Sequence[str], most: int | None
+) -> Sequence[Totals]:
+    rows = await usage.report(period, groups, limit=None if most is None else most + 1)
+    if most is not None and len(rows) > most:
         raise InvalidRequest(
-            f"The report has more than {MOST_ROWS:,} rows: choose fewer days, or name less in "
+            f"The report has more than {most:,} rows: choose fewer days, or name less in "
             "'by' (`triton-openai usage` has no such limit).",
             param="by",
         )
@@ -229,7 +283,7 @@ def _report(rows: Sequence[Totals], form: str) -> Response:
     return JSONResponse({"object": "list", "data": rows})
 
 
-def audit_routes(audit: AuditLog, bodies: BodyReader) -> APIRouter:
+def _audit_routes(audit: AuditLog, bodies: BodyReader | None) -> APIRouter:
     router = typed_router(bodies, "/admin/v1/audit", tag=TAG)
     verifications = ConcurrencyLimit(1, what="verifications of the audit log")
 

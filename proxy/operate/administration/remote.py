@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 from urllib.parse import quote
 
+import orjson
 import typer
 
 from proxy.domain.errors import LaunchError
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 KEY_VARIABLE = "ADMIN_KEY"
 TIMEOUT_S = 30.0
 LONGEST_MESSAGE = 500  # characters
+DATA = "data: "
 P = ParamSpec("P")
 
 Url = Annotated[
@@ -96,18 +99,26 @@ class AdminClient:
             return content
         raise self._refusal(found.status_code, content, "admin")
 
-    def text(self, path: str, *, scope: str) -> str:
-        """A page that is not JSON. scope: what a key needs for it. Raises what `call` raises."""
-        found = self._sent("GET", path, None, TIMEOUT_S)
-        if found.is_success:
-            return found.text
-        raise self._refusal(found.status_code, _json(found), scope)
+    def events(self, path: str, *, scope: str) -> Iterator[Any]:
+        """The data of each event, parsed. scope: what a key needs. Raises what `call` raises."""
+        with self._reached(), self._client.stream("GET", path) as found:
+            if not found.headers.get("content-type", "").startswith("text/event-stream"):
+                found.read()
+                raise self._refusal(found.status_code, _json(found), scope)
+            for line in found.iter_lines():
+                if line.startswith(DATA):
+                    yield orjson.loads(line.removeprefix(DATA))
 
     def _sent(self, method: str, path: str, body: Any, timeout_s: float) -> httpx.Response:
+        with self._reached():
+            return self._client.request(method, path, json=body, timeout=timeout_s)
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
         import httpx
 
         try:
-            return self._client.request(method, path, json=body, timeout=timeout_s)
+            yield
         except httpx.TimeoutException:
             raise LaunchError(
                 f"the proxy at {self._client.base_url} has not answered in time. It may still do "

@@ -1,4 +1,4 @@
-"""The loop of `triton-openai top`: reads a proxy once an interval, and shows a frame each time.
+"""The loop of `triton-openai top`: shows the last frame that a proxy has sent, once an interval.
 
 Frames are shown on the whole terminal, or as lines of a file.
 """
@@ -9,22 +9,26 @@ import os
 import select
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, nullcontext, suppress
+from dataclasses import replace
+from threading import Event, Thread
 
 from rich.console import Console
 from rich.live import Live
 
 from proxy.domain.errors import LaunchError
-from proxy.operate.administration.pools import ENDPOINTS
-from proxy.operate.administration.remote import AdminClient, Refused
-from proxy.operate.live.frame import Frame, Listing, Order
-from proxy.telemetry.metrics_window import Page, Window, parsed
+from proxy.operate.administration.remote import KEY_VARIABLE, AdminClient
+from proxy.operate.live.frame import Frame, Order
 
 ORDERS = {order.value: order for order in Order}
 FILE_WIDTH, WHOLE_LINES = 100, 1000
 QUIT = "q"
+RETRY_S = 0.5
+NO_OPERATOR = (
+    f"Without the state and load of endpoints: set {KEY_VARIABLE}, or give --key-file, with a key "
+    "of the scope admin"
+)
 Wait = Callable[[float], str | None]
 """Waits so many seconds at most; returns the key that ended it."""
 
@@ -53,23 +57,51 @@ def _key(seconds: float) -> str | None:
     return os.read(descriptor, 1).decode(errors="replace") or QUIT  # nothing: the terminal is gone
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """listing: of the endpoints; None, with a note, where the key may not read it."""
+class FrameReader:
+    """Reads a proxy's live status in a thread, so that keys act at once."""
 
-    page: Page
-    listing: Listing | None
-    notes: Sequence[str] = ()
+    def __init__(self, proxy: AdminClient) -> None:
+        self._proxy = proxy
+        self._last: Frame | LaunchError
+        self._has_read = Event()
+        self._is_closed = False
+        Thread(target=self._run, daemon=True).start()
 
+    def close(self) -> None:
+        """The thread ends with its next event, or with its connection."""
+        self._is_closed = True
 
-def read(proxy: AdminClient) -> Reading:
-    """Raises LaunchError: the proxy cannot be reached, or refuses /metrics."""
-    page = parsed(proxy.text("/metrics", scope="admin, or metrics"))
-    try:
-        return Reading(page=page, listing=proxy.call("GET", ENDPOINTS))
-    except Refused as error:
-        note = f"Without the state and load of endpoints: {error}"
-        return Reading(page=page, listing=None, notes=(note,))
+    def last(self) -> Frame:
+        """The last frame; waits for the first one. Raises LaunchError: the proxy cannot be read."""
+        self._has_read.wait()
+        if isinstance(self._last, LaunchError):
+            raise self._last
+        return self._last
+
+    def _run(self) -> None:
+        """Again and again: a proxy ends the stream after some minutes, and may be restarted."""
+        while not self._is_closed:
+            try:
+                for frame in self._frames():
+                    self._set(frame)
+            except LaunchError as error:
+                self._set(error)
+            except (LookupError, RuntimeError, TypeError, ValueError) as error:
+                url = self._proxy.url  # RuntimeError: the client was closed meanwhile
+                self._set(LaunchError(f"the proxy at {url} is another release ({error!r})"))
+            time.sleep(RETRY_S)
+
+    def _set(self, found: Frame | LaunchError) -> None:
+        self._last = found
+        self._has_read.set()
+
+    def _frames(self) -> Iterator[Frame]:
+        columns, notes = {}, [NO_OPERATOR]
+        for event in self._proxy.events("/metrics/live", scope="admin, or metrics"):
+            if event["type"] == "hello":
+                columns, notes = event["columns"], [] if event["is_operator"] else notes
+            else:
+                yield Frame(url=self._proxy.url, live=event, columns=columns, notes=notes)
 
 
 class Top:
@@ -80,12 +112,11 @@ class Top:
 
     def __init__(
         self,
-        read: Callable[[], Reading],
+        read: Callable[[], Frame],
         wait: Wait,
         show: Callable[[Frame], None],
         *,
         interval_s: float,
-        url: str,
         has_keys: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -94,9 +125,7 @@ class Top:
         self._show = show
         self._interval_s = interval_s
         self._clock = clock
-        self._window = Window()
-        self._frame = Frame(url=url, window=self._window, listing=None, has_keys=has_keys)
-        self._next()
+        self._frame = replace(read(), has_keys=has_keys)
 
     def once(self) -> None:
         """Shows one frame, after one interval. Raises LaunchError."""
@@ -118,9 +147,8 @@ class Top:
             self._show(self._frame)
 
     def _next(self) -> None:
-        reading = self._read()
-        self._window.add(reading.page, self._clock())
-        self._frame = replace(self._frame, listing=reading.listing, notes=reading.notes)
+        shown = self._frame
+        self._frame = replace(self._read(), order=shown.order, has_keys=shown.has_keys)
 
     def _pause(self) -> str | None:
         """Waits for one interval; keys that sort act at once. Returns `q` if it was pressed."""
@@ -156,15 +184,12 @@ def show(proxy: AdminClient, interval_s: float, *, is_once: bool) -> None:
         else:
             out.print(frame)
 
-    with suppress(KeyboardInterrupt), keyboard() if has_keys else nullcontext(time.sleep) as wait:
-        top = Top(
-            lambda: read(proxy),
-            wait,
-            put,
-            interval_s=interval_s,
-            url=proxy.url,
-            has_keys=has_keys,
-        )
+    with (
+        suppress(KeyboardInterrupt),
+        closing(FrameReader(proxy)) as reader,
+        keyboard() if has_keys else nullcontext(time.sleep) as wait,
+    ):
+        top = Top(reader.last, wait, put, interval_s=interval_s, has_keys=has_keys)
         # Only now: a proxy that cannot be read is an error on the terminal as it was.
         with live if is_live else nullcontext():
             top.once() if is_once else top.run()

@@ -58,45 +58,6 @@ def test_a_tenant_from_its_creation_to_its_end(judged):
     assert (gone.status_code, gone.json()["error"]["code"]) == (404, "tenant_not_found")
 
 
-def test_weight_and_ceiling_are_set_changed_and_removed(judged, made):
-    path, one = f"{TENANTS}/acme", f"{TENANTS}/{{tenant}}"
-    created = judged("POST", TENANTS, json={"name": "acme"}).json()
-    assert (created["weight"], created["max_priority"]) == (1.0, None)
-    other = judged("POST", TENANTS, json={"name": "b", "weight": 3, "max_priority": -2.0}).json()
-    assert (other["weight"], other["max_priority"]) == (3.0, -2)
-    for changes, weight, ceiling in (
-        ({"weight": 0.01, "max_priority": 5}, 0.01, 5),
-        ({"limits": {"burst": 2}}, 0.01, 5),
-        ({"weight": None}, 1.0, 5),
-        ({"max_priority": None, "weight": 1000}, 1000.0, None),
-    ):
-        changed = judged("PATCH", path, documented=one, json=changes).json()
-        assert (changed["weight"], changed["max_priority"]) == (weight, ceiling)
-    key = made(max_priority=4)
-    assert key["max_priority"] == 4
-    path = f"{KEYS}/{key['id']}"
-    for changes, ceiling in (({"name": "n"}, 4), ({"max_priority": None}, None)):
-        changed = judged("PATCH", path, documented=f"{KEYS}/{{key}}", json=changes).json()
-        assert changed["max_priority"] == ceiling
-
-
-def test_a_tenants_requests_are_recorded_until_that_is_changed(judged, proxy):
-    path, one = f"{TENANTS}/acme", f"{TENANTS}/{{tenant}}"
-    assert judged("POST", TENANTS, json={"name": "acme"}).json()["records"] is False
-    for changes, records in (
-        ({"records": True}, True),
-        ({"weight": 2}, True),
-        ({"records": False}, False),
-    ):
-        assert judged("PATCH", path, documented=one, json=changes).json()["records"] is records
-    assert judged("POST", TENANTS, json={"name": "b", "records": True}).json()["records"] is True
-    wrong = judged("PATCH", path, documented=one, json={"records": "yes"})
-    assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "records")
-    entries = proxy.admin.get("/admin/v1/audit").json()["data"]
-    changed = [each for each in entries if each["action"] == "tenants.update"]
-    assert [each["after"]["records"] for each in changed] == [True, True, False]
-
-
 def test_a_key_from_its_creation_to_its_end(judged, proxy, made):
     one, issued = f"{KEYS}/{{key}}", made(scopes=["models"], limits={"requests_per_second": 3})
     path = f"{KEYS}/{issued['id']}"

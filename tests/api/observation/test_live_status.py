@@ -28,7 +28,7 @@ SERIES = {
     "ttft_p50_s",
     "ttft_p99_s",
 }
-FOR_OPERATORS = {"endpoints", "deployments", "queues", "running", "endpoint_tokens_per_s"}
+FOR_OPERATORS = {"deployments", "queues", "running"}
 
 
 class Live(RunningApp):
@@ -96,7 +96,11 @@ def test_an_operator_sees_running_requests_with_their_stages(live: Live):
     assert "access" in running["stages_ms"]
     (demo,) = found["models"]
     assert (demo["model"], demo["running"]) == ("demo", 1)
-    assert found["endpoints"][0]["address"] == "10.0.0.1:8001"
+    (endpoint,) = found["endpoints"]
+    assert (endpoint["address"], endpoint["state"]) == ("10.0.0.1:8001", "ready")
+    assert endpoint["tokens_per_s"] >= 0
+    shown = {each["name"] for each in hello["columns"]["models"]}
+    assert {"model"} | shown == demo.keys()
     assert "a secret" not in json.dumps(found)
 
 
@@ -120,6 +124,7 @@ def test_the_scope_metrics_sees_what_metrics_have_and_no_more(live: Live):
     hello, found = frame(live, Scope.METRICS)
     assert hello["is_operator"] is False
     assert not FOR_OPERATORS & found.keys()
+    assert all(each.keys() == {"pool", "address", "tokens_per_s"} for each in found["endpoints"])
     assert {"models", "tenants", "errors", "is_ready", "loop_lag_p99_s"} <= found.keys()
 
 

@@ -11,8 +11,10 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import date, timedelta
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,7 +24,7 @@ from structlog.testing import capture_logs
 
 from proxy.domain.endpoints import EngineLoad
 from proxy.operate.administration.remote import AdminClient
-from proxy.operate.live.top import Top, read
+from proxy.operate.live.top import FrameReader, Top
 from tests.docs.pages import ROOT
 from tests.docs.terminal import WEB_FONTS
 from tests.doubles.pools import endpoint
@@ -190,9 +192,12 @@ def pictures(page: Browser, server: KeyedApp, folder: Path, *, load_s: float) ->
 def top(server: KeyedApp) -> str:
     """`triton-openai top` of the server, as a terminal of 100 columns shows it."""
     out = Console(record=True, width=100, file=io.StringIO(), force_terminal=True, highlight=False)
-    with AdminClient(server.url, key=server.admin) as proxy:
-        shown = Top(lambda: read(proxy), time.sleep, out.print, interval_s=5, url=SHOWN_URL)
-        shown.once()
+    with (
+        AdminClient(server.url, key=server.admin) as proxy,
+        closing(FrameReader(proxy)) as reader,
+    ):
+        named = partial(replace, url=SHOWN_URL)
+        Top(lambda: named(reader.last()), time.sleep, out.print, interval_s=5).once()
     return WEB_FONTS.sub("", out.export_svg(title="triton-openai top"))
 
 

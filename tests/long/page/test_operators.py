@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import httpx
 
+from proxy.domain.identity import Limits
 from tests.long.page.browser import Browser
 from tests.long.page.conftest import KeyedApp, Serve
 from tests.long.page.engine import PageEngine
@@ -55,6 +58,10 @@ def test_a_key_is_created_used_rotated_and_revoked(keyed: KeyedApp, page: Browse
     page.type("dialog [name=tenant]", "acme")
     page.click("dialog summary", "Limits")
     page.type("dialog [name=requests_per_minute]", "60")
+    limits = {each.name for each in fields(Limits)}
+    assert limits <= set(
+        page.run("return [...document.querySelectorAll('dialog input')].map(e => e.name)")
+    )
     page.click("dialog button.primary", "Create")
     page.wait_for(".issued pre", "sk-")
     first = page.text(".issued pre")
@@ -90,7 +97,7 @@ def test_tenants_and_their_usage(keyed: KeyedApp, page: Browser):
     page.click("dialog button.primary", "Save")
     page.wait_for("td", "globex")
     page.click("button[aria-label='Change globex']")
-    page.click("dialog [name=active]")
+    page.click("dialog [name=is_active]")
     page.click("dialog button.primary", "Save")
     page.wait_for("td .bad", "suspended")
     page.click("button.primary", "Create a tenant")

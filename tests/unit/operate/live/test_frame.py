@@ -1,58 +1,54 @@
-"""A frame of `top`, from two pages of metrics and the list of endpoints, at two widths."""
+"""A frame of `top`, from what the live status sends, at two widths."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from proxy.operate.live.frame import Frame, Listing, Order
-from proxy.telemetry.metrics_window import Window, parsed
+from proxy.operate.live.frame import Frame, Order
+from proxy.telemetry.live_figures import COLUMNS
 from tests.unit.operate.live.samples import console, printed
 
 URL = "http://127.0.0.1:9000"
-LISTING: Listing = {
-    "data": [
-        {
-            "pool": "default",
-            "address": "10.0.0.7:8001",
-            "state": "ready",
-            "load": {"waiting": 0, "running": 5, "kv_in_use": 0.31},
-        },
-        {
-            "pool": "spare[1]",
-            "address": "10.0.0.8:8001",
-            "state": "ejected",
-            "load": {"waiting": None, "running": None, "kv_in_use": None},
-        },
-    ],
+ADDRESS, OTHER = "10.0.0.7:8001", "10.0.0.8:8001"
+TOKENS = [{"pool": "default", "address": ADDRESS, "tokens_per_s": 1000.0}]
+ENDPOINTS = [
+    {**TOKENS[0], "state": "ready", "load": {"waiting": 0, "running": 5, "kv_in_use": 0.31}},
+    {
+        **{"pool": "spare[1]", "address": OTHER, "tokens_per_s": 0.0, "state": "ejected"},
+        "load": {"waiting": None, "running": None, "kv_in_use": None},
+    },
+]
+
+
+def model(name: str, **known: float) -> dict[str, Any]:
+    none = {"waiting": None, "ttft_p50_s": None, "ttft_p99_s": None}
+    return {"model": name, **dict.fromkeys(RATES, 0.0), **none, **known}
+
+
+RATES = [each["name"] for each in COLUMNS["models"]]
+MODELS = [
+    model(
+        "demo",
+        **{"requests_per_s": 6.0, "failures_per_s": 3.0, "prompt_tokens_per_s": 1234.5},
+        **{"running": 3.0, "waiting": 5.0, "ttft_p50_s": 0.15, "ttft_p99_s": 0.199},
+        completion_tokens_per_s=45678.0,
+    ),
+    model("meta-llama/Llama-3.1-8B-Instruct"),
+]
+TENANTS = [
+    dict(zip(("tenant", *(each["name"] for each in COLUMNS["tenants"])), row, strict=True))
+    for row in (("acme", 2.0, 10.0, 20.0), ("[red]", 0.5, 0.0, 0.0))
+]
+LIVE = {
+    "is_ready": True,
+    "window_s": 2.0,
+    "loop_lag_p99_s": 0.00099,
+    "models": MODELS,
+    "tenants": TENANTS,
+    "endpoints": ENDPOINTS,
 }
-BEFORE = """\
-proxy_requests_total{model="demo",outcome="stop"} 10
-proxy_prompt_tokens_total{model="demo"} 100
-proxy_endpoint_tokens_total{pool="default",endpoint="10.0.0.7:8001"} 50
-"""
-AFTER = """\
-proxy_ready 1
-proxy_requests_active{model="demo"} 3
-proxy_requests_active{model="meta-llama/Llama-3.1-8B-Instruct"} 0
-proxy_requests_total{model="demo",outcome="stop"} 14
-proxy_requests_total{model="demo",outcome="abandoned"} 2
-proxy_requests_total{model="demo",outcome="engine_stalled"} 6
-proxy_prompt_tokens_total{model="demo"} 2569
-proxy_completion_tokens_total{model="demo"} 91356
-proxy_fair_queue_waiting{queue="default/demo"} 4
-proxy_fair_queue_waiting{queue="spare/demo"} 1
-proxy_time_to_first_token_seconds_bucket{model="demo",le="0.1"} 0
-proxy_time_to_first_token_seconds_bucket{model="demo",le="0.2"} 8
-proxy_time_to_first_token_seconds_bucket{model="demo",le="+Inf"} 8
-proxy_event_loop_lag_seconds_bucket{le="0.001"} 100
-proxy_event_loop_lag_seconds_bucket{le="+Inf"} 100
-proxy_endpoint_tokens_total{pool="default",endpoint="10.0.0.7:8001"} 2050
-proxy_tenant_requests_total{tenant="acme",result="completed"} 3
-proxy_tenant_requests_total{tenant="acme",result="failed"} 1
-proxy_tenant_requests_total{tenant="[red]",result="failed"} 1
-proxy_tenant_prompt_tokens_total{tenant="acme"} 20
-proxy_tenant_completion_tokens_total{tenant="acme"} 40
-"""
 WIDE = """\
 http://127.0.0.1:9000  ready  loop lag p99 0.99 ms  last 2.0 s
 q quit  sort: n name, r requests, t tokens, l TTFT
@@ -72,35 +68,28 @@ acme                                                                          2 
 """
 
 
-def shown(
-    before: str, after: str, listing: Listing | None = LISTING, *, width: int = 100, **more: object
-) -> str:
-    """The pages are two seconds apart."""
-    window, out = Window(), console(width)
-    window.add(parsed(before), 10.0)
-    window.add(parsed(after), 12.0)
-    out.print(Frame(url=URL, window=window, listing=listing, **more))
+def shown(changes: dict[str, Any], *, width: int = 100, **more: Any) -> str:
+    out = console(width)
+    out.print(Frame(url=URL, live={**LIVE, **changes}, columns=COLUMNS, **more))
     return f"{printed(out)}\n"
 
 
 def test_a_wide_frame():
-    assert shown(BEFORE, AFTER, notes=("A note.",), has_keys=True) == WIDE
+    assert shown({}, notes=("A note.",), has_keys=True) == WIDE
 
 
-def test_without_the_list_endpoints_have_what_the_metrics_give():
-    rows = [line.split() for line in shown(BEFORE, AFTER, None).splitlines() if "10.0." in line]
-    assert rows == [["10.0.0.7:8001", "default", "-", "-", "-", "-", "1k"]]
+def test_a_reader_who_is_no_operator_sees_the_tokens_of_endpoints():
+    lines = shown({"endpoints": TOKENS}).splitlines()
+    rows = [line.split() for line in lines if "10.0." in line]
+    assert rows == [[ADDRESS, "default", "-", "-", "-", "-", "1k"]]
 
 
-SORTED = """\
-proxy_requests_total{model="b",outcome="stop"} 4
-proxy_requests_total{model="c",outcome="stop"} 2
-proxy_completion_tokens_total{model="a"} 2
-proxy_requests_active{model="a"} 0
-proxy_requests_active{model="d"} 0
-proxy_time_to_first_token_seconds_bucket{model="d",le="9"} 1
-proxy_time_to_first_token_seconds_bucket{model="d",le="+Inf"} 1
-"""
+SORTED = [
+    model("a", completion_tokens_per_s=1.0),
+    model("b", requests_per_s=2.0),
+    model("c", requests_per_s=1.0),
+    model("d", ttft_p99_s=8.9),
+]
 
 
 @pytest.mark.parametrize(
@@ -113,5 +102,6 @@ proxy_time_to_first_token_seconds_bucket{model="d",le="+Inf"} 1
     ],
 )
 def test_rows_are_sorted_the_largest_first_then_by_name(order, expected):
-    lines = shown("", SORTED, None, order=order).splitlines()
+    alone = {"models": SORTED, "tenants": [], "endpoints": []}
+    lines = shown(alone, order=order).splitlines()
     assert "".join(line[0] for line in lines[3:]) == expected

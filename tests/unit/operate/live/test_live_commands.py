@@ -14,13 +14,16 @@ import sys
 import termios
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import httpx
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.domain.errors import LaunchError
 from proxy.domain.identity import Scope
+from proxy.operate.administration.remote import AdminClient
+from proxy.operate.live.top import FrameReader
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.key_source import PEPPER, KeysInMemory
 from tests.fixtures.application import application, operations
@@ -158,6 +161,26 @@ def test_top_says_what_to_do(proxy, fails, monkeypatch):
     assert "start it, or give its address with --url" in fails(
         "top", "--once", "--url", "http://127.0.0.1:1"
     )
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "body", "said"),
+    [
+        (200, "text/html", "<p>hello</p>", "is not a triton-openai proxy"),
+        (404, "application/json", '{"error": {"code": "unknown_url"}}', "an older release"),
+        (200, "text/event-stream", 'data: {"type": "hello"}\n\n', "is another release"),
+        (200, "text/event-stream", "data: {\n\n", "is another release"),
+    ],
+)
+def test_a_status_that_cannot_be_read_is_an_error_and_no_silence(status, kind, body, said):
+    answer = httpx.Response(status, headers={"content-type": kind}, text=body)
+    transport = httpx.MockTransport(lambda _: answer)
+    with (
+        AdminClient("http://proxy", transport=transport) as proxy,
+        closing(FrameReader(proxy)) as reader,
+        pytest.raises(LaunchError, match=said),
+    ):
+        reader.last()
 
 
 def test_on_a_terminal_top_is_live_until_q_and_leaves_it_as_it_was(proxy):
