@@ -2,7 +2,7 @@
 
 usage: make bench            writes front.json and benchmarks.md into bench/
        BENCH_SHORT=1         one round of little: to see that it works
-       python -m tests.bench.front FOLDER
+       python -m tests.bench.front FOLDER [SECTION...]
 
 Ways alternate within a round; every figure is the median of ROUNDS rounds.
 """
@@ -55,15 +55,20 @@ class Scale:
     tools: tuple[int, ...]
     idle_streams: int
     idle_tokens: int
+    steady_streams: int
+    steady_s: float
+    steady_tokens: int
 
 
 FULL = Scale(
     rounds=5, streams=(1, 16, 64, 256), tokens=64_000, paced_tokens=300,
     prompts=(100, 1000, 10_000, 30_000), tools=(1, 16, 128), idle_streams=1000, idle_tokens=20,
+    steady_streams=256, steady_s=180, steady_tokens=1000,
 )  # fmt: skip
 SHORT = Scale(
     rounds=1, streams=(1, 16), tokens=2000, paced_tokens=50,
     prompts=(100, 1000), tools=(1, 16), idle_streams=50, idle_tokens=2,
+    steady_streams=16, steady_s=3, steady_tokens=50,
 )  # fmt: skip
 
 
@@ -146,6 +151,23 @@ def idle(stack: BenchStack, scale: Scale) -> Rows:
     return found
 
 
+def steady(stack: BenchStack, scale: Scale) -> Rows:
+    """As a GPU makes them, 20,000 tokens a second of 256 streams; each third of the time."""
+    windows = stack.steady(
+        "gpu",
+        scale.steady_streams,
+        scale.steady_tokens,
+        seconds=scale.steady_s,
+        window_s=scale.steady_s / 3,
+    )
+    found = {}
+    for number, figures in enumerate(windows, 1):
+        name = f"{scale.steady_streams} streams, {scale.steady_s / 3:.0f} s, part {number}"
+        found[name] = figures
+        say(f"  {name:28} {figures['tokens_per_s']:9.0f} tokens/s")
+    return found
+
+
 def page(report: dict[str, Any]) -> str:
     """docs/generated/benchmarks.md. µs: CPU microseconds a token."""
     lines = [
@@ -166,14 +188,17 @@ def page(report: dict[str, Any]) -> str:
     return "\n".join([*lines, ""])
 
 
-def main(target: Path) -> None:
+SECTIONS = {section.__name__: section for section in (streams, requests, steady, idle)}
+
+
+def main(target: Path, names: list[str]) -> None:
     is_short = bool(os.environ.get("BENCH_SHORT"))
     scale, began = SHORT if is_short else FULL, time.time()
     rows: dict[str, Rows] = {}
     with running(SCRIPTED) as stack:
-        for section in (streams, requests, idle):
-            say(section.__name__)
-            rows[section.__name__] = section(stack, scale)
+        for name in names or SECTIONS:
+            say(name)
+            rows[name] = SECTIONS[name](stack, scale)
     report = {
         "machine": f"{os.cpu_count()} cores, Python {platform.python_version()}",
         "began": int(began),
@@ -188,4 +213,4 @@ def main(target: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "bench")
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "bench", sys.argv[2:])

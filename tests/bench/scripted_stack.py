@@ -20,11 +20,14 @@ from tests.fixtures.stack import ROOT, Stack, free_ports
 ARTIFACTS = ROOT / "artifacts" / "bench"
 FLOOD_TOKENS = 8  # a response: about what coalescing makes of a load that fills two cores
 STEP_MS = 6.0
-# flood: each response as soon as the last one is taken. paced: as a GPU with a 6 ms step would
-# stream, joined by load. slow: a stream that a person reads.
+GPU_STEP_MS = 12.4  # 256 rows make 20,645 tokens a second
+ENGINE_COUNTS = ("generated_tokens", "responses")
+# flood: each response as soon as the last one is taken. paced and gpu: as GPUs with steps of 6 and
+# of 12.4 ms would stream, joined by load. slow: a stream that a person reads.
 SCRIPTED = {
     "flood": scripted(repeats=True, step_tokens=FLOOD_TOKENS, more={"hold_ms": 0}),
     "paced": scripted(repeats=True, step_ms=STEP_MS),
+    "gpu": scripted(repeats=True, step_ms=GPU_STEP_MS),
     "slow": scripted(repeats=True, step_ms=1000.0),
 }
 PROMPT = "<|im_start|>user\nHello! Who are you?<|im_end|>\n<|im_start|>assistant\n"
@@ -79,16 +82,9 @@ class BenchStack:
         self, model: str, streams: int, max_tokens: int, **fields: Any
     ) -> dict[str, float]:
         """Figures of so many chat streams at once. `fields`: of the request's body."""
-        body = {
-            "model": model,
-            "messages": [{"role": "user", "content": "Hello! Who are you?"}],
-            "max_tokens": max_tokens,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            **fields,
-        }
-        plan = {"host": "127.0.0.1", "port": self.stack.port, "path": "/v1/chat/completions"}
-        return self._load(model, "tests.bench.sse_load", {**plan, "streams": streams, "body": body})
+        usage = {"stream_options": {"include_usage": True}}
+        plan = self._chat(model, streams, max_tokens, **usage, **fields)
+        return self._load(model, "tests.bench.sse_load", plan)
 
     def direct(self, model: str, streams: int, max_tokens: int) -> dict[str, float]:
         """The same answers over gRPC, without the proxy."""
@@ -97,6 +93,49 @@ class BenchStack:
         return self._load(
             model, "tests.bench.grpc_load", {**plan, "streams": streams, "max_tokens": max_tokens}
         )
+
+    def steady(
+        self, model: str, streams: int, max_tokens: int, *, seconds: float, window_s: float
+    ) -> Iterator[dict[str, float]]:
+        """Figures of each part of a run in which another stream begins where one ends."""
+        plan = self._chat(model, streams, max_tokens, include_timings=True)
+        plan |= {"seconds": seconds, "window_s": window_s}
+        processes = Processes(self.stack, model)
+        before, engine_before = processes.usage(), self.stack.engine(model)
+        command = [sys.executable, "-m", "tests.bench.steady_load"]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
+        ) as load:
+            load.stdin.write(json.dumps(plan).encode())
+            load.stdin.close()
+            for line in load.stdout:
+                window = json.loads(line)
+                after, engine = processes.usage(), self.stack.engine(model)
+                done = {name: engine[name] - engine_before[name] for name in ENGINE_COUNTS}
+                tokens = done["generated_tokens"]
+                yield {
+                    **window,
+                    **done,
+                    "tokens_per_s": tokens / window["wall_s"],
+                    "tokens_an_arrival": tokens / max(1, window["arrivals"]),
+                    **after.since(before, tokens),
+                    "client_us": window["client_s"] / max(1, tokens) * 1e6,
+                    "proxy_mb": after.memory["proxy"] / 1e6,
+                }
+                before, engine_before = after, engine
+        if load.returncode:
+            raise RuntimeError(f"steady_load ended with {load.returncode}: {plan}")
+
+    def _chat(self, model: str, streams: int, max_tokens: int, **fields: Any) -> dict[str, Any]:
+        body = {
+            "model": model,
+            "messages": [{"role": "user", "content": "Hello! Who are you?"}],
+            "max_tokens": max_tokens,
+            "stream": True,
+            **fields,
+        }
+        where = {"host": "127.0.0.1", "port": self.stack.port, "path": "/v1/chat/completions"}
+        return {**where, "streams": streams, "body": body}
 
     def _load(self, model: str, generator: str, plan: dict[str, Any]) -> dict[str, float]:
         processes = Processes(self.stack, model)

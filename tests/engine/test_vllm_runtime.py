@@ -23,6 +23,7 @@ from hang_watch import HangWatch
 from lora_adapters import lora_requests
 from port import GenerationInput, Guide, Job, SamplingParams
 from stats import Stats
+from tests.bench import vllm_client
 from tests.doubles.sink import KeptTokens
 from tests.fixtures.stack import HANG_S, eventually
 from vllm_engine.library import Library, prepare_process
@@ -365,6 +366,12 @@ def test_a_prompt_that_images_make_too_long_says_so(runtime):
     running, _ = runtime(Refused("The prompt is longer than the maximum model length of 8"))
     sink = generate(running, images=(picture(),))
     assert (sink.end, sink.code) == ("refused", "context_length_exceeded")
+
+
+@pytest.mark.parametrize("interval", [*vllm_client.INTERVALS, 7])
+@pytest.mark.parametrize("steps", [1, 2, 8, 23])
+def test_outputs_of_several_steps_lose_no_token_and_keep_the_order(interval, steps):
+    assert vllm_client.over_async_llm(interval, rows=3, steps=steps) > 0
 
 
 def test_a_cancel_aborts_the_request_of_vllm(runtime):
