@@ -22,6 +22,7 @@ from proxy.settings import Settings
 from proxy.settings.group import secret_value
 
 if TYPE_CHECKING:
+    from proxy.access.store.records import IssuedKey
     from proxy.access.store.store import Store
 
 FILE, PROGRAM = "store.db", "triton-openai"
@@ -59,7 +60,7 @@ async def prepared(settings: Settings, say: Say, unpriced: Sequence[str] = ()) -
 
     Raises:
         LaunchError: the store cannot be reached, or was written by a newer release or with
-            another pepper.
+            another pepper; or the first key's file cannot be written, so there is no key.
     """
     settings = settled(settings)
     store = open_store(settings)
@@ -82,21 +83,34 @@ async def _make_first_key(store: Store, database: Path | None, say: Say) -> None
         if not await store.audit.list(limit=1):
             say("there are no keys yet: `keys create --quick --scope admin` makes an admin key")
         return
-    if (made := await store.keys.create_first()) is None:
-        return
-    if database is None or sys.stdout.isatty():
-        say(f"the first admin key, which is shown only now: {made.key}")
-    else:
-        file = database.with_suffix(KEY_SUFFIX)
+
+    def keep(made: IssuedKey) -> None:
+        if database is None or sys.stdout.isatty():
+            say(f"the first admin key, which is shown only now: {made.key}")
+        else:
+            file = database.with_suffix(KEY_SUFFIX)
+            _write_key(file, made.key)
+            say(f"the first admin key is in {file}, which only this user can read")
+
+    if await store.keys.create_first(keep) is not None:
+        say(
+            "it administers this proxy, and does not chat: export it as ADMIN_KEY for "
+            "`triton-openai top`"
+        )
+
+
+def _write_key(file: Path, key: str) -> None:
+    try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-        with open(os.open(file, flags, MODE), "w") as opened:  # noqa: ASYNC230  before any request
+        with open(os.open(file, flags, MODE), "w") as opened:
             os.fchmod(opened.fileno(), MODE)
-            opened.write(f"{made.key}\n")
-        say(f"the first admin key is in {file}, which only this user can read")
-    say(
-        "it administers this proxy, and does not chat: export it as ADMIN_KEY for `triton-openai "
-        "top`"
-    )
+            opened.write(f"{key}\n")
+    except OSError as error:
+        raise LaunchError(
+            f"the first admin key was not made, because {file} cannot be written: "
+            f"{error.strerror}. Mend that, or make a key: {_own_program()} keys create --quick "
+            "--scope admin"
+        ) from None
 
 
 def _file(settings: Settings) -> Path | None:
