@@ -56,6 +56,17 @@ def configure(level: str, form: str, *, has_content: bool = False) -> None:
     set_level(level, has_content=has_content)
 
 
+def stdout_writer(command: str) -> Callable[[str], None]:
+    """Writes lines that a command says as records, whatever the level."""
+    logger = structlog.wrap_logger(
+        structlog.BytesLogger(sys.stdout.buffer),
+        processors=processors("json"),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        command=command,
+    )
+    return lambda line: logger.info(line)
+
+
 def set_level(level: str, *, has_content: bool = False) -> None:
     """Makes a level hold from now on, for every logger there is.
 
