@@ -79,10 +79,7 @@ def _show_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(
-    epilog="Every other setting is a variable: docs/generated/settings.md. All commands with their "
-    "options: docs/generated/commands.md."
-)
+@app.callback(epilog="Every other setting is a variable: `triton-openai settings` shows them all.")
 def _every_command(
     version: Annotated[
         bool,
@@ -296,6 +293,18 @@ def doctor(
     machine.show(checks)
     if not all(check.ok for check in checks):
         raise typer.Exit(1)
+
+
+@app.command(rich_help_panel=START)
+def settings() -> None:
+    """Show every setting: its variable, its default, and when to change it."""
+    from proxy.settings import described
+
+    for heading, fields in described.groups():
+        typer.echo(f"\n{heading}\n")
+        for name, text in fields.items():
+            typer.echo(f"  {name.upper()}={described.default(name) or ''}")
+            typer.echo(textwrap.indent(textwrap.fill(text, 92), "      "))
 
 
 @app.command(hidden=True)

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import fields as fields_of
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -17,6 +18,7 @@ import orjson
 import typer
 from pydantic import BaseModel, ValidationError
 
+from proxy.domain import identity
 from proxy.domain.errors import Conflict, LaunchError, in_short
 from proxy.operate.administration.answers import prints, show_fields, shows, words
 
@@ -43,8 +45,8 @@ Limits = Annotated[
     typer.Option(
         "--limit",
         metavar="NAME=VALUE",
-        help="Such as requests_per_minute=60; `none` removes it. May be repeated: see "
-        "docs/limits.md for the names.",
+        help="Such as requests_per_minute=60; `none` removes it. May be repeated. Names: "
+        f"{', '.join(each.name for each in fields_of(identity.Limits))}.",
     ),
 ]
 ModelLimits = Annotated[

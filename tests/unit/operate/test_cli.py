@@ -64,7 +64,7 @@ def test_help_has_headings_and_begins_with_serve(succeeds):
     assert places == sorted(places)
     assert 0 < text.index(" serve ") < text.index(" triton ") < text.index(" build ") < places[1]
     assert " health " not in text
-    assert "commands.md" in text
+    assert "triton-openai settings" in text
 
 
 @pytest.mark.parametrize("command", ["serve", "proxy"])
@@ -168,6 +168,16 @@ def here(tmp_path, monkeypatch) -> Path:
     return Path.cwd()
 
 
+def test_settings_shows_each_with_its_default_and_meaning(succeeds):
+    lines = succeeds("settings").splitlines()
+    for name in (each.upper() for each in Settings.model_fields):
+        (at,) = [at for at, line in enumerate(lines) if line.startswith(f"  {name}=")]
+        assert lines[at + 1].startswith("      "), name
+    for line in ("PORT=9000", "API_KEY=", "LEDGER_OUTAGE=share", "PAGE=true", "CORS_ORIGINS="):
+        assert f"  {line}" in lines
+    assert "Another name of `HOST`" in "\n".join(lines)
+
+
 def test_a_wrong_model_path_is_refused_in_the_form_of_other_errors(run, here, monkeypatch):
     monkeypatch.setenv("PORT", str(free_port()))
     for path, reason in WRONG_PATHS.items():
@@ -236,7 +246,7 @@ def test_where_callers_have_no_key_of_ours_the_start_says_how_they_are_known():
         port = int(proxy.url.rpartition(":")[2])
         settings = Settings(port=port, jwt_issuer="https://a.example", jwt_audience=("a",))
         asyncio.run(running.announce(settings, "demo", said.append))
-    assert said[1:] == ["callers are known by JWT_ISSUER: docs/access.md"]
+    assert said[1:] == ["callers are known by JWT_ISSUER"]
 
 
 GPU_MODEL = """\
