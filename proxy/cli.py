@@ -79,7 +79,7 @@ def _show_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(epilog="Every other setting is a variable: `triton-openai settings` shows them all.")
+@app.callback(epilog="Every other setting is a variable: README names the page with all of them.")
 def _every_command(
     version: Annotated[
         bool,
@@ -295,18 +295,6 @@ def doctor(
         raise typer.Exit(1)
 
 
-@app.command(rich_help_panel=START)
-def settings() -> None:
-    """Show every setting: its variable, its default, and when to change it."""
-    from proxy.settings import described
-
-    for heading, fields in described.groups():
-        typer.echo(f"\n{heading}\n")
-        for name, text in fields.items():
-            typer.echo(f"  {name.upper()}={described.default(name) or ''}")
-            typer.echo(textwrap.indent(textwrap.fill(text, 92), "      "))
-
-
 @app.command(hidden=True)
 def health(host: Host = None, port: Port = None) -> None:
     """Exit with 0 if the proxy of this machine and these settings is alive; for containers."""
@@ -337,11 +325,10 @@ def main(arguments: list[str] | None = None) -> None:
     except (LaunchError, OSError, ValidationError) as error:
         if (line := explain(error)) is None:
             raise
-        command = next(iter(sys.argv[1:] if arguments is None else arguments), None)
+        command, *_ = sys.argv[1:] if arguments is None else arguments
         if command in SERVERS and _is_log(sys.stderr):
-            is_model = isinstance(error, ModelLoadingFailed)
-            code = "model_loading_failed" if is_model else "start_failed"
-            body = {"message": line, "type": "server_error", "code": code}
+            code = "model_loading" if isinstance(error, ModelLoadingFailed) else "start"
+            body = {"message": line, "type": "server_error", "code": f"{code}_failed"}
             typer.echo(json.dumps({"error": body}, ensure_ascii=False), err=True)
         else:
             typer.echo(f"error: {line}", err=True)

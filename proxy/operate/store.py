@@ -60,7 +60,7 @@ async def prepared(settings: Settings, say: Say, unpriced: Sequence[str] = ()) -
 
     Raises:
         LaunchError: the store cannot be reached, or was written by a newer release or with
-            another pepper; or the first key's file cannot be written, so there is no key.
+            another pepper; or the first key cannot be kept, and is not made.
     """
     settings = settled(settings)
     store = open_store(settings)
@@ -92,11 +92,12 @@ async def _make_first_key(store: Store, database: Path | None, say: Say) -> None
             _write_key(file, made.key)
             say(f"the first admin key is in {file}, which only this user can read")
 
-    if await store.keys.create_first(keep) is not None:
         say(
             "it administers this proxy, and does not chat: export it as ADMIN_KEY for "
             "`triton-openai top`"
         )
+
+    await store.keys.create_first(keep)
 
 
 def _write_key(file: Path, key: str) -> None:
@@ -106,11 +107,8 @@ def _write_key(file: Path, key: str) -> None:
             os.fchmod(opened.fileno(), MODE)
             opened.write(f"{key}\n")
     except OSError as error:
-        raise LaunchError(
-            f"the first admin key was not made, because {file} cannot be written: "
-            f"{error.strerror}. Mend that, or make a key: {_own_program()} keys create --quick "
-            "--scope admin"
-        ) from None
+        why = f"{file} cannot be written: {error.strerror}"
+        raise LaunchError(f"the first admin key was not made, because {why}") from None
 
 
 def _file(settings: Settings) -> Path | None:

@@ -57,13 +57,10 @@ def configure(level: str, form: str, *, has_content: bool = False) -> None:
 
 
 def stdout_writer(command: str) -> Callable[[str], None]:
-    """Writes lines that a command says as records, whatever the level."""
-    logger = structlog.wrap_logger(
-        structlog.BytesLogger(sys.stdout.buffer),
-        processors=processors("json"),
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        command=command,
-    )
+    """Writes what a command says as records, whatever the level."""
+    level = structlog.make_filtering_bound_logger(logging.INFO)
+    out, made = structlog.BytesLogger(sys.stdout.buffer), processors("json")
+    logger = structlog.wrap_logger(out, processors=made, wrapper_class=level, command=command)
     return lambda line: logger.info(line)
 
 

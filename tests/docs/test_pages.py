@@ -23,7 +23,7 @@ from build_engines.pool_entry import PoolEntry
 from build_engines.vllm.options import VllmOptions
 from proxy.domain.errors import ErrorCode
 from proxy.language.syntax.families import REASONING_FAMILIES, TOOL_FAMILIES
-from proxy.settings import Settings, described
+from proxy.settings import Settings
 from tests.deploy.test_metrics import engine_metrics, proxy_metrics
 from tests.docs import generated, settings_tables
 from tests.docs.pages import ROOT
@@ -50,7 +50,7 @@ def test_families_are_as_many_as_pages_say():
 
 
 def test_every_setting_is_described_in_a_group():
-    described = [field for _, fields in described.groups() for field in fields.items()]
+    described = [field for _, fields in settings_tables.groups() for field in fields.items()]
     assert sorted(name for name, _ in described) == sorted(Settings.model_fields)
     assert [name for name, text in described if not text.endswith(".")] == []
 

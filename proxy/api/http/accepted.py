@@ -10,10 +10,7 @@ _WEIGHT = re.compile(r"q=(0(\.\d{0,3})?|1(\.0{0,3})?)")  # RFC 9110, 12.4.2
 
 
 def weight(headers: Headers, header: str, name: str) -> float:
-    """The weight that the header gives to what it calls `name`: 0 where it does not, or refuses it.
-
-    Wildcards do not count: they ask for no form that a client must know.
-    """
+    """The weight of `name` in the header, without wildcards: 0 where it is missing or refused."""
     found = [0.0]
     for one in ",".join(headers.getlist(header)).lower().split(","):
         what, *parameters = (part.strip() for part in one.split(";"))

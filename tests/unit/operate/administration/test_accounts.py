@@ -255,7 +255,7 @@ def test_a_first_admin_key_whose_file_cannot_be_written_is_not_made(place, obsta
     obstacle(file)
     with pytest.raises(LaunchError, match="was not made") as refused:
         asyncio.run(key_store.prepared(Settings(), said.append))
-    assert f"{file} cannot be written: {reason}. " in str(refused.value)
+    assert f"{file} cannot be written: {reason}" in str(refused.value)
     assert said == []
     assert not (place.parent / "elsewhere").exists()
     file.rmdir() if file.is_dir() else file.unlink()
