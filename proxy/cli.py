@@ -13,6 +13,7 @@ import os
 import sys
 import textwrap
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -406,12 +407,16 @@ def _say(area: str) -> Say:
 
 
 def _log(command: str) -> Say:
-    """What a server says: on stdout, as lines or as records of its log."""
-    if not _is_log(sys.stdout):
-        return _say(command)
+    """What a server says: on stdout, as lines or as records of its log, if anybody reads them."""
     from proxy.telemetry import logs
 
-    return logs.stdout_writer(command)
+    write = logs.stdout_writer(command) if _is_log(sys.stdout) else _say(command)
+
+    def say(line: str) -> None:
+        with suppress(OSError):
+            write(line)
+
+    return say
 
 
 def _is_log(stream: TextIO) -> bool:

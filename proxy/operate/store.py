@@ -89,7 +89,14 @@ async def _make_first_key(store: Store, database: Path | None, say: Say) -> None
             say(f"the first admin key, which is shown only now: {made.key}")
         else:
             file = database.with_suffix(KEY_SUFFIX)
-            _write_key(file, made.key)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+            try:
+                with open(os.open(file, flags, MODE), "w") as opened:
+                    os.fchmod(opened.fileno(), MODE)
+                    opened.write(f"{made.key}\n")
+            except OSError as error:
+                why = f"{file} cannot be written: {error.strerror}"
+                raise LaunchError(f"the first admin key was not made, because {why}") from None
             say(f"the first admin key is in {file}, which only this user can read")
 
         say(
@@ -98,17 +105,6 @@ async def _make_first_key(store: Store, database: Path | None, say: Say) -> None
         )
 
     await store.keys.create_first(keep)
-
-
-def _write_key(file: Path, key: str) -> None:
-    try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-        with open(os.open(file, flags, MODE), "w") as opened:
-            os.fchmod(opened.fileno(), MODE)
-            opened.write(f"{key}\n")
-    except OSError as error:
-        why = f"{file} cannot be written: {error.strerror}"
-        raise LaunchError(f"the first admin key was not made, because {why}") from None
 
 
 def _file(settings: Settings) -> Path | None:
