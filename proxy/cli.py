@@ -328,8 +328,8 @@ def main(arguments: list[str] | None = None) -> None:
             raise
         command, *_ = sys.argv[1:] if arguments is None else arguments
         if command in SERVERS and _is_log(sys.stderr):
-            code = "model_loading" if isinstance(error, ModelLoadingFailed) else "start"
-            body = {"message": line, "type": "server_error", "code": f"{code}_failed"}
+            code = "model_loading_failed" if type(error) is ModelLoadingFailed else "start_failed"
+            body = {"message": line, "type": "server_error", "code": code}
             typer.echo(json.dumps({"error": body}, ensure_ascii=False), err=True)
         else:
             typer.echo(f"error: {line}", err=True)

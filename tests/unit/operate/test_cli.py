@@ -174,10 +174,9 @@ def test_a_wrong_model_path_is_refused_in_the_form_of_other_errors(run, here, mo
         monkeypatch.setenv("MODEL_PATH", path)
         shown = path if "://" in path else path.rstrip("/")  # as a Path has it
         told = f"Failed to load model from MODEL_PATH={shown}: {reason.format(here=here)}"
-        for command in ("serve", "triton"):
-            status, _, err = run(command, "--artifacts-dir", here / "a")
-            body = {"message": told, "type": "server_error", "code": "model_loading_failed"}
-            assert (status, json.loads(err)) == (1, {"error": body}), path
+        status, _, err = run("serve", "--artifacts-dir", here / "a")
+        body = {"message": told, "type": "server_error", "code": "model_loading_failed"}
+        assert (status, json.loads(err)) == (1, {"error": body}), path
         assert run("build") == (1, "", f"error: {told}\n"), path
 
 
