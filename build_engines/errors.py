@@ -10,6 +10,11 @@ INSTALL_BUILD_TOOLS = (
 )
 
 
+def in_words(error: Exception) -> str:
+    """What reading a config raised, without Python's names."""
+    return f"it has no {error}" if isinstance(error, KeyError) else str(error)
+
+
 class BuildError(Exception):
     """A model cannot be built; the message says what was wrong and what to do."""
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from build_engines.errors import BuildError, MissingPackage, UnservableFolder
+from build_engines.errors import BuildError, MissingPackage, UnservableFolder, in_words
 from build_engines.gguf_file import GgufFile
 from build_engines.gpu.architecture import Architecture
 from build_engines.json_files import read_object
@@ -19,7 +19,9 @@ from build_engines.models_file import ModelsFile, OnnxEntry
 from build_engines.onnx_folder import CONFIG, Graph
 from build_engines.weights import LocalFolder, gguf_in
 
-MARKS = (CONFIG, "config.json")
+HELD = ("*.safetensors", "*.bin")  # the weights of a Hugging Face folder
+TENSORRT_LLM = frozenset({"architecture", "pretrained_config"})  # of a checkpoint; of an engine
+_ADDRESS = re.compile(r"\w+:/")
 DEPTHS = ("*", "*/*", "*/*/*")
 LISTED_AT_MOST = 5
 # Phi-3.5-mini-instruct-onnx, phi3-mini-4k-instruct-….onnx, Llama-3.2-1B, Qwen2.5-0.5B, gemma-2-2b
@@ -39,19 +41,27 @@ def models_of(folder: Path, name: str | None) -> ModelsFile:
         UnservableFolder: it holds no model.
         MissingPackage: its name cannot be worked out without the build tools.
     """
+    if _ADDRESS.match(text := str(folder)):  # a Path has one slash of two
+        raise UnservableFolder(
+            text.replace("/", "//", 1),
+            "it is an address, and MODEL_PATH takes a folder or a GGUF file: give the address to "
+            "`weights` in models.yaml",
+        )
     weights = folder.expanduser().absolute()
     if (reason := LocalFolder(weights).wrong_format(reads_gguf=True)) is not None:
         raise UnservableFolder(folder, reason)
-    if gguf_in(weights) is None and not any((weights / mark).is_file() for mark in MARKS):
+    is_exported, is_gguf = (weights / CONFIG).is_file(), gguf_in(weights) is not None
+    if not is_gguf and not is_exported and not (weights / "config.json").is_file():
         raise UnservableFolder(folder, _no_model(weights))
     try:
-        return ModelsFile(
-            models={name or public_name(weights): OnnxEntry(weights=LocalFolder(weights))}
-        )
+        name = name or public_name(weights)
     except MissingPackage:
         raise
     except BuildError as error:
         raise UnservableFolder(folder, str(error)) from error
+    if not is_gguf and not is_exported and not any(any(weights.glob(each)) for each in HELD):
+        raise UnservableFolder(folder, f"it has no weights: {' or '.join(HELD)}")
+    return ModelsFile(models={name: OnnxEntry(weights=LocalFolder(weights))})
 
 
 def _no_model(folder: Path) -> str:
@@ -59,7 +69,7 @@ def _no_model(folder: Path) -> str:
     found = [path.parent for depth in DEPTHS for path in folder.glob(f"{depth}/{CONFIG}")]
     inside = sorted(found)[:LISTED_AT_MOST]
     hint = f"; take one of {', '.join(map(str, inside))}" if inside else ""
-    return f"it has no {MARKS[0]} and no {MARKS[1]}{hint}"
+    return f"it has no {CONFIG} and no config.json{hint}"
 
 
 def public_name(folder: Path) -> str:
@@ -102,9 +112,12 @@ def _kind(folder: Path) -> tuple[str, dict[str, Any] | None]:
         config = read_object(folder / file)
         if is_exported:
             return str(config["model"]["type"]), config["model"]
+        if "model_type" not in config and config.keys() & TENSORRT_LLM:
+            raise BuildError("it is TensorRT-LLM's: give the folder of the weights it was made of")
         return str(config["model_type"]), None
     except (KeyError, TypeError) as error:
-        raise BuildError(f"{file} does not say which model it is: {error!r}") from error
+        reason = in_words(error)
+        raise BuildError(f"{file} does not say which model it is: {reason}") from error
 
 
 def _names(folder: Path, exported: dict[str, Any] | None) -> Iterator[str]:

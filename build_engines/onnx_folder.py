@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from build_engines.errors import INSTALL_BUILD_TOOLS, BuildError, MissingPackage
+from build_engines.errors import INSTALL_BUILD_TOOLS, BuildError, MissingPackage, in_words
 
 SEQLENS_K = 5  # index of the input of GroupQueryAttention
 QUANTIZED_MATMUL = "MatMulNBits"
@@ -194,12 +194,12 @@ class DecoderConfig:
         try:
             model = json.loads((folder / CONFIG).read_text(encoding="utf-8"))["model"]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise BuildError(f"{CONFIG} cannot be read: {error!r}") from error
+            raise BuildError(f"{CONFIG} cannot be read: {in_words(error)}") from error
         try:
             _refuse_other_parts(model)
             return cls._of(model, model["decoder"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise BuildError(f"{CONFIG} does not describe a decoder: {error!r}") from error
+            raise BuildError(f"{CONFIG} does not describe a decoder: {in_words(error)}") from error
 
     @classmethod
     def _of(cls, model: dict[str, Any], decoder: dict[str, Any]) -> DecoderConfig:

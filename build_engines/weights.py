@@ -5,8 +5,11 @@ Parsed from one string of models.yaml; `fetch` downloads remote ones.
 
 from __future__ import annotations
 
+import errno
 import importlib.util
+import os
 import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
@@ -59,8 +62,14 @@ class LocalFolder:
 
     def wrong_format(self, *, reads_gguf: bool = False) -> str | None:
         """Why this cannot be weights; None if it can."""
-        if not self.path.exists():
+        try:
+            mode = self.path.stat().st_mode
+        except (FileNotFoundError, ValueError):
             return "the folder does not exist"
+        except OSError as error:
+            return f"it cannot be read: {error.strerror}"
+        if not os.access(self.path, os.R_OK | (os.X_OK if stat.S_ISDIR(mode) else 0)):
+            return f"it cannot be read: {os.strerror(errno.EACCES)}"
         if gguf_in(self.path) is not None:
             return None if reads_gguf else f"it is in GGUF. {GGUF}"
         if self.path.is_file():

@@ -12,7 +12,7 @@ OBJECTIVES = Row(
     panels=(
         Panel(
             title="Failures, of all requests of an hour",
-            note="What counts as a failure, and what the objectives are: docs/runbook.md.",
+            note="The runbook says what counts as a failure, and what the objectives are.",
             unit="percentunit",
             queries=(Query(expr="triton_openai:slo_errors:ratio1h", legend="{{slo}} {{model}}"),),
         ),

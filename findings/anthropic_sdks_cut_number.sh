@@ -27,18 +27,15 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import anthropic
 
 BLOCK = {"type": "tool_use", "id": "t", "name": "clean", "input": {}}
-MEDIA_TYPE = "text/event-stream"
 
 
 def body(cut):
-    DELTA = {"type": "input_json_delta", "partial_json": cut}
+    usage = {"input_tokens": 5, "output_tokens": 1}
+    head = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None}
     stream = [
-        {"type": "message_start", "message": {"id": "m", "type": "message", "role": "assistant", "model": "m"}},
+        {"type": "message_start", "message": {**head, "usage": usage}},
         {"type": "content_block_start", "index": 0, "content_block": BLOCK},
-        {"type": "content_block_delta", "index": 0, "delta": DELTA},
-    ]
-    stream[0]["message"] |= {"content": [], "stop_reason": None, "usage": {"input_tokens": 5, "output_tokens": 1}}
-    stream += [
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": cut}},
         {"type": "content_block_stop", "index": 0},
         {"type": "message_delta", "delta": {"stop_reason": "max_tokens"}, "usage": {"output_tokens": 9}},
         {"type": "message_stop"},
@@ -49,13 +46,7 @@ def body(cut):
 class Server(BaseHTTPRequestHandler):
     def do_POST(self):
         self.rfile.read(int(self.headers["content-length"]))
-        self.send_response(200)
-        self.send_header("content-type", MEDIA_TYPE)
-        self.end_headers()
-        self.wfile.write(BODY.encode())
-
-    def log_message(self, *arguments):
-        pass
+        self.wfile.write(f"HTTP/1.0 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{BODY}".encode())
 
 
 server = HTTPServer(("127.0.0.1", 0), Server)

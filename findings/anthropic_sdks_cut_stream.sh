@@ -37,20 +37,13 @@ stream = [
     {"type": "content_block_delta", "index": 0, "delta": DELTA},
 ]
 stream[0]["message"] |= {"content": [], "stop_reason": None, "usage": {"input_tokens": 5, "output_tokens": 1}}
-MEDIA_TYPE = "text/event-stream"
 BODY = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in stream)
 
 
 class Server(BaseHTTPRequestHandler):
     def do_POST(self):
         self.rfile.read(int(self.headers["content-length"]))
-        self.send_response(200)
-        self.send_header("content-type", MEDIA_TYPE)
-        self.end_headers()
-        self.wfile.write(BODY.encode())
-
-    def log_message(self, *arguments):
-        pass
+        self.wfile.write(f"HTTP/1.0 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{BODY}".encode())
 
 
 server = HTTPServer(("127.0.0.1", 0), Server)

@@ -41,13 +41,7 @@ events = "".join(f"data: {json.dumps({**chunk, 'choices': [choice]})}\n\n" for c
 class Server(BaseHTTPRequestHandler):
     def do_POST(self):
         self.rfile.read(int(self.headers["content-length"]))
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
-        self.end_headers()
-        self.wfile.write(events.encode())
-
-    def log_message(self, *arguments):
-        pass
+        self.wfile.write(f"HTTP/1.0 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{events}".encode())
 
 
 server = HTTPServer(("127.0.0.1", 0), Server)

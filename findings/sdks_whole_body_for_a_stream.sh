@@ -29,20 +29,13 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import anthropic
 import openai
 
-MEDIA_TYPE = "application/json"
 BODY = json.dumps({"error": {"message": "the model is not loaded", "type": "server_error"}})
 
 
 class Server(BaseHTTPRequestHandler):
     def do_POST(self):
         self.rfile.read(int(self.headers["content-length"]))
-        self.send_response(200)
-        self.send_header("content-type", MEDIA_TYPE)
-        self.end_headers()
-        self.wfile.write(BODY.encode())
-
-    def log_message(self, *arguments):
-        pass
+        self.wfile.write(f"HTTP/1.0 200 OK\r\ncontent-type: application/json\r\n\r\n{BODY}".encode())
 
 
 server = HTTPServer(("127.0.0.1", 0), Server)

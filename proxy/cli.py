@@ -1,8 +1,8 @@
 """The command line `triton-openai`: each command parses settings and calls `proxy/operate/`.
 
-An expected failure prints one line to stderr (JSON if a model cannot be loaded) and exits with a
-non-zero status; anything else is our bug and shows its traceback. Heavy imports are inside the
-commands, so that `--help` is fast.
+An expected failure prints one line to stderr and exits with a non-zero status; anything else is our
+bug and shows its traceback. Lines of servers that no terminal reads are JSON, unless LOG_FORMAT is
+text. Heavy imports are inside the commands, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 import errno
 import json
 import os
+import sys
 import textwrap
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from pydantic import ValidationError
@@ -26,6 +28,7 @@ from proxy.operate.replay import replay_command
 if TYPE_CHECKING:
     from proxy.settings import Settings
 
+Say = Callable[[str], None]
 # How alike a variable's name and a setting's are where it is probably misspelt.
 ALIKE = 0.88  # MAX_CHOICE and MAX_CHOICES, TRITON_GPRC_PORT and TRITON_GRPC_PORT
 LEAST_LETTERS = 6  # many short variables resemble HOST or PORT
@@ -33,6 +36,7 @@ LEAST_LETTERS = 6  # many short variables resemble HOST or PORT
 _LINK_VALUES = ("tcp://", "udp://", "sctp://")
 _LINK_ENDS = ("_SERVICE_HOST", "_SERVICE_PORT", "_ADDR", "_PROTO")
 FOREIGN = frozenset({"LOGLEVEL"})  # of torch.distributed
+SERVERS = ("serve", "triton", "proxy")  # commands
 
 app = typer.Typer(
     name="triton-openai",
@@ -76,10 +80,7 @@ def _show_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(
-    epilog="Every other setting is a variable: docs/generated/settings.md. All commands with their "
-    "options: docs/generated/commands.md."
-)
+@app.callback(epilog="Every other setting is a variable: README names the page with all of them.")
 def _every_command(
     version: Annotated[
         bool,
@@ -110,10 +111,11 @@ def serve(
     from proxy.operate.doctor import machine
     from proxy.operate.triton_server import folders, launch
 
-    say = _say("serve")
+    say = _log("serve")
     if model is not None:
         models_file = folders.models_file_of(model)
     settings = _settings(
+        say,
         host=host,
         port=port,
         triton_grpc_port=triton_grpc_port,
@@ -142,8 +144,9 @@ def triton(
     from proxy.operate import run, start
     from proxy.operate.triton_server import launch
 
-    say = _say("triton")
+    say = _log("triton")
     settings = _settings(
+        say,
         triton_grpc_port=triton_grpc_port,
         triton_http_port=triton_http_port,
         triton_metrics_port=triton_metrics_port,
@@ -178,11 +181,12 @@ def proxy(
     from proxy.models import policy
     from proxy.operate import run, start
 
-    settings = _settings(triton_url=triton, host=host, port=port, models_file=models_file)
+    say = _log("proxy")
+    settings = _settings(say, triton_url=triton, host=host, port=port, models_file=models_file)
     start.check_remote(settings)
     sock = start.bound(settings)
     model = start.example(start.models(settings)) if policy.has_models(settings) else None
-    _loop(run.proxy(settings, sock, model=model, say=_say("proxy")))
+    _loop(run.proxy(settings, sock, model=model, say=say))
 
 
 @app.command(rich_help_panel=START)
@@ -322,17 +326,19 @@ def main(arguments: list[str] | None = None) -> None:
     except (LaunchError, OSError, ValidationError) as error:
         if (line := explain(error)) is None:
             raise
-        is_json = isinstance(error, ModelLoadingFailed)
-        typer.echo(line if is_json else f"error: {line}", err=True)
+        command, *_ = sys.argv[1:] if arguments is None else arguments
+        if command in SERVERS and _is_log(sys.stderr):
+            code = "model_loading_failed" if type(error) is ModelLoadingFailed else "start_failed"
+            body = {"message": line, "type": "server_error", "code": code}
+            typer.echo(json.dumps({"error": body}, ensure_ascii=False), err=True)
+        else:
+            typer.echo(f"error: {line}", err=True)
         raise SystemExit(1) from None
 
 
 def explain(error: LaunchError | OSError | ValidationError) -> str | None:
     """The line to print; None for an error that an operator cannot fix."""
     match error:
-        case ModelLoadingFailed():
-            body = {"message": str(error), "type": "server_error", "code": "model_loading_failed"}
-            return json.dumps({"error": body}, ensure_ascii=False)
         case LaunchError():
             return " ".join(str(error).split())
         case ValidationError():
@@ -353,17 +359,17 @@ def _wrong_setting(error: ValidationError) -> str:
     return f"{name.upper()}={first['input']}: {first['msg']} (a variable, or an option)"
 
 
-def _settings(**overrides: Any) -> Settings:
+def _settings(warn: Say | None = None, **overrides: Any) -> Settings:
     """Settings in which options override the environment, both names of a variable.
 
-    Warns of variables that no setting has.
+    Warns of variables that no setting has: with `warn`, else on stderr.
     """
     from proxy.settings import OTHER_NAMES, Settings, environment
 
     for name, meant in misspelt(environment(), [name.upper() for name in Settings.model_fields]):
         # The value is not shown, since it may be a secret.
         text = f"warning: {name} is not a setting and has no effect: did you mean {meant}?"
-        typer.echo(text, err=True)
+        typer.echo(text, err=True) if warn is None else warn(text)
     given = {name: value for name, value in overrides.items() if value is not None}
     return Settings(
         **given, **{OTHER_NAMES[one]: given[one] for one in OTHER_NAMES if one in given}
@@ -396,8 +402,26 @@ def _loop(work: Coroutine[Any, Any, None]) -> None:
     uvloop.run(work)
 
 
-def _say(area: str) -> Callable[[str], None]:
+def _say(area: str) -> Say:
     return lambda line: typer.echo(f"[{area}] {line}")
+
+
+def _log(command: str) -> Say:
+    """What a server says: on stdout, as lines or as records of its log, if anybody reads them."""
+    from proxy.telemetry import logs
+
+    write = logs.stdout_writer(command) if _is_log(sys.stdout) else _say(command)
+
+    def say(line: str) -> None:
+        with suppress(OSError):
+            write(line)
+
+    return say
+
+
+def _is_log(stream: TextIO) -> bool:
+    """Read before the settings, which may be wrong."""
+    return not stream.isatty() and os.environ.get("LOG_FORMAT") != "text"
 
 
 if __name__ == "__main__":

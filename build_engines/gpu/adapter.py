@@ -15,7 +15,7 @@ from typing import Any
 
 from packaging.version import Version
 
-from build_engines.errors import BuildError
+from build_engines.errors import BuildError, in_words
 from build_engines.gpu.options import GpuOptions
 from build_engines.json_files import read_object
 
@@ -65,7 +65,8 @@ class Adapter:
             ranks = [config["r"], *(config.get("rank_pattern") or {}).values()]
             rank = max(int(found) for found in ranks)
         except (KeyError, TypeError, ValueError) as error:
-            raise BuildError(f"{folder / CONFIG} does not state the rank: {error!r}") from error
+            reason = in_words(error)
+            raise BuildError(f"{folder / CONFIG} does not state the rank: {reason}") from error
         return cls(folder=folder, rank=rank, modules=_modules(folder / WEIGHTS))
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from build_engines.errors import BuildError
+from build_engines.errors import BuildError, in_words
 
 # Model-Optimizer's names -> those of models.yaml, if they differ.
 ALGORITHMS = {
@@ -131,7 +131,8 @@ class Architecture:
                 return made
             raise ValueError(f"a size in {numbers} is no positive number")
         except (KeyError, TypeError, ValueError, ZeroDivisionError, AttributeError) as error:
-            raise BuildError(f"config.json does not state the model's shape: {error!r}") from error
+            reason = in_words(error)
+            raise BuildError(f"config.json does not state the model's shape: {reason}") from error
 
     @property
     def is_mixture(self) -> bool:

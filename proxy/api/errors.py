@@ -85,8 +85,7 @@ def body_of(error: Exception) -> dict[str, Any]:
         "request failed",
         code=error.code.value,
         detail=error.detail[:LONGEST_DETAIL],
-        advice="`detail` is what another program reported: look at its state and its log "
-        "(docs/operations.md)",
+        advice="`detail` is what another program reported: look at its state and its log",
     )
     return _body(_with_id(error.message), error.param, error.code)
 

@@ -10,6 +10,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from proxy.api.http.accepted import weight
 from proxy.api.openapi.responses import Answer, answers, text
 from proxy.domain.errors import ErrorCode, LimitsUnavailable, ModelUnavailable, ServiceError
 from proxy.domain.health import Concern
@@ -33,9 +34,10 @@ class Ready(Answer):
     ledger: Literal["share", "open"] | None = None
 
 
+PLAIN = "text/plain"
 READY = answers(Ready, 503)
 EXAMPLE = 'proxy_requests_active{model="demo"} 2.0'
-METRICS = {"text/plain": text(EXAMPLE), OPEN_METRICS: text(f"{EXAMPLE}\n# EOF")}
+METRICS = {PLAIN: text(EXAMPLE), OPEN_METRICS: text(f"{EXAMPLE}\n# EOF")}
 
 
 def routes(
@@ -75,11 +77,11 @@ def routes(
         responses=answers(None, content=METRICS),
     )
     async def prometheus(request: Request) -> Response:
-        """Metrics in Prometheus' text format, or in OpenMetrics where `Accept` names it."""
+        """Metrics in Prometheus' text format, or in OpenMetrics where `Accept` prefers it."""
+        open_weight = weight(request.headers, "accept", OPEN_METRICS)
+        is_open = 0 < open_weight >= weight(request.headers, "accept", PLAIN)
         async with exposing:  # so that many at once do not slow down the event loop
-            shown, kind = await asyncio.to_thread(
-                metrics.exposed, request.headers.get("accept", "")
-            )
+            shown, kind = await asyncio.to_thread(metrics.exposed, is_open=is_open)
         return Response(shown, headers={"content-type": kind})
 
     return router

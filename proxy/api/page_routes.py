@@ -16,6 +16,8 @@ from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from proxy.api.http.accepted import weight
+
 INDEX, FOLDERS = "index.html", ("", "vendor/")
 TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 HEADERS = {
@@ -58,7 +60,7 @@ def page_answer(request: Request, name: str = INDEX) -> Response:
     if file.tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     content = file.content
-    if "gzip" in request.headers.get("accept-encoding", ""):
+    if weight(request.headers, "accept-encoding", "gzip"):
         content, headers["Content-Encoding"] = file.packed, "gzip"
     return Response(content, headers=headers, media_type=file.media_type)
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Annotated, Protocol
 
 from proxy.domain.account_fields import Shown, fields_of
-from proxy.domain.identity import NO_LIMITS, TENANT_NAME, Limits, ModelPatterns, Scope
+from proxy.domain.identity import LIMIT_FIELDS, NO_LIMITS, TENANT_NAME, Limits, ModelPatterns, Scope
 
 EVERY_MODEL = ModelPatterns()
 HIGHEST = 2**31 - 1
@@ -21,8 +21,8 @@ LIMITS = Shown(
     create="",
     change="Null removes all limits.",
     flag="--limit",
-    help="Such as requests_per_minute=60; `none` removes it. May be repeated: see docs/limits.md "
-    "for the names.",
+    help="Such as requests_per_minute=60; `none` removes it. May be repeated. Names: "
+    f"{', '.join(one.name for one in LIMIT_FIELDS)}.",
 )
 SHARE = "Of its share where tenants compete for a model"
 PRIORITY = "The highest priority that its requests get;"

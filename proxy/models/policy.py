@@ -10,6 +10,7 @@ from functools import partial
 
 from build_engines import models_file, one_folder
 from build_engines.deployments import Where
+from build_engines.errors import UnservableFolder
 from build_engines.models_file import (
     CHAT_MAX_TOKENS,
     CHAT_TEMPERATURE,
@@ -38,7 +39,10 @@ def models(settings: Settings, environment: Mapping[str, str] | None = None) -> 
     """
     temperature, max_tokens = settings.default_temperature, settings.default_max_tokens
     if settings.model_path is not None:
-        named = one_folder.models_of(settings.model_path, settings.model_id)
+        try:
+            named = one_folder.models_of(settings.model_path, settings.model_id)
+        except UnservableFolder as error:
+            raise UnservableFolder(f"MODEL_PATH={error.folder}", error.reason) from None
         temperature = CHAT_TEMPERATURE if temperature is None else temperature
         max_tokens = max_tokens or CHAT_MAX_TOKENS
     else:

@@ -135,7 +135,7 @@ async def announce(settings: Settings, model: str | None, say: Say) -> None:
     base = f"{root}/v1"
     say(f"ready: {base}, and for a browser {root}/" if settings.page else f"ready: {base}")
     if not settings.is_authenticated and not settings.opens_administration:
-        say(f"{NO_ADMIN} (docs/access.md)")
+        say(NO_ADMIN)
     if not settings.is_authenticated:
         say(f"try it:\n{curl(base, model)}")
     elif settings.api_key is not None:
@@ -149,7 +149,7 @@ async def announce(settings: Settings, model: str | None, say: Say) -> None:
         )
     else:
         source = "JWT_ISSUER" if settings.jwt_issuer is not None else "a front that you trust"
-        say(f"callers are known by {source}: docs/access.md")
+        say(f"callers are known by {source}")
 
 
 def _not_ready(settings: Settings) -> str | None:

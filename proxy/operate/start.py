@@ -27,7 +27,7 @@ from proxy.pools.discovery import source_url
 from proxy.pools.discovery.source import InvalidSource
 from proxy.server import tls
 from proxy.server.stop import STOPPING
-from proxy.settings import FRONTS, Settings, environment
+from proxy.settings import ANY_CALLERS, FRONTS, Settings, environment
 
 Say = Callable[[str], None]
 
@@ -110,8 +110,8 @@ def _danger(settings: Settings) -> str | None:
         return None
     if not settings.is_authenticated:
         return (
-            "without keys the proxy serves this machine only. Set API_KEY, or another source of "
-            "keys (docs/access.md), or AUTH=off to let everybody in who reaches it"
+            f"without keys the proxy serves this machine only. Set {ANY_CALLERS}, or AUTH=off "
+            "to let everybody in who reaches it"
         )
     has_front = settings.trusted_fronts or environment().get(FRONTS)
     if settings.tls_cert_file is None and not has_front and settings.plaintext == "off":
@@ -119,7 +119,7 @@ def _danger(settings: Settings) -> str | None:
             "callers' keys would travel in clear text. Set TLS_CERT_FILE and TLS_KEY_FILE; or, "
             "behind a front that has TLS, FORWARDED_ALLOW_IPS (or TRUSTED_FRONTS) to its address; "
             "or PLAINTEXT=on where nobody else can read the network, as in a container whose port "
-            "is published to this machine only (docs/access.md#tls)"
+            "is published to this machine only"
         )
     return None
 

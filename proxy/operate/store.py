@@ -22,6 +22,7 @@ from proxy.settings import Settings
 from proxy.settings.group import secret_value
 
 if TYPE_CHECKING:
+    from proxy.access.store.records import IssuedKey
     from proxy.access.store.store import Store
     from proxy.api.admin.admin_routes import Administration
 
@@ -60,7 +61,7 @@ async def prepared(settings: Settings, say: Say, unpriced: Sequence[str] = ()) -
 
     Raises:
         LaunchError: the store cannot be reached, or was written by a newer release or with
-            another pepper.
+            another pepper; or the first key cannot be kept, and is not made.
     """
     settings = settled(settings)
     store = open_store(settings)
@@ -83,21 +84,28 @@ async def _make_first_key(store: Store, database: Path | None, say: Say) -> None
         if not await store.audit.list(limit=1):
             say("there are no keys yet: `keys create --quick --scope admin` makes an admin key")
         return
-    if (made := await store.keys.create_first()) is None:
-        return
-    if database is None or sys.stdout.isatty():
-        say(f"the first admin key, which is shown only now: {made.key}")
-    else:
-        file = database.with_suffix(KEY_SUFFIX)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-        with open(os.open(file, flags, MODE), "w") as opened:  # noqa: ASYNC230  before any request
-            os.fchmod(opened.fileno(), MODE)
-            opened.write(f"{made.key}\n")
-        say(f"the first admin key is in {file}, which only this user can read")
-    say(
-        "it administers this proxy, and does not chat: export it as ADMIN_KEY for `triton-openai "
-        "top`"
-    )
+
+    def keep(made: IssuedKey) -> None:
+        if database is None or sys.stdout.isatty():
+            say(f"the first admin key, which is shown only now: {made.key}")
+        else:
+            file = database.with_suffix(KEY_SUFFIX)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+            try:
+                with open(os.open(file, flags, MODE), "w") as opened:
+                    os.fchmod(opened.fileno(), MODE)
+                    opened.write(f"{made.key}\n")
+            except OSError as error:
+                why = f"{file} cannot be written: {error.strerror}"
+                raise LaunchError(f"the first admin key was not made, because {why}") from None
+            say(f"the first admin key is in {file}, which only this user can read")
+
+        say(
+            "it administers this proxy, and does not chat: export it as ADMIN_KEY for "
+            "`triton-openai top`"
+        )
+
+    await store.keys.create_first(keep)
 
 
 def _file(settings: Settings) -> Path | None:

@@ -42,10 +42,8 @@ ONE_FOLDER_REQUESTS = 10
 FRONTS = "FORWARDED_ALLOW_IPS"  # the server reads it, too
 LOOPBACK = re.compile(r"localhost|127\.[0-9.]+|::1")
 REMOVED = {
-    "WORKERS": "one process is one proxy. Run several behind a load balancer, with LEDGER_URL: "
-    "docs/deployment.md#several-proxies",
-    "IDEMPOTENCY_DIR": "answers are kept in memory, or in Redis with LEDGER_URL: "
-    "docs/deployment.md#several-proxies",
+    "WORKERS": "one process is one proxy. Run several behind a load balancer, with LEDGER_URL",
+    "IDEMPOTENCY_DIR": "answers are kept in memory, or in Redis with LEDGER_URL",
     "INSTALL_PACKAGES": "nothing is installed at run time: make build-tools, or the extra `build`",
     "METRICS_VLLM_NAMES": "docker/prometheus/vllm.yml has recording rules with vLLM's names",
     "CPU_SCHEDULING": "it is chosen by the number of cores",
@@ -93,7 +91,7 @@ REMOVED = {
     "TRITON_TRANSPORT": "the proxy's own HTTP/2 reader reads token streams",
 }
 CALLERS = ("api_key", "key_pepper", "jwt_issuer", "client_name_header")  # any of them suffices
-_ANY_CALLERS = " or ".join(name.upper() for name in CALLERS)
+ANY_CALLERS = " or ".join(name.upper() for name in CALLERS)
 
 
 def environment() -> Mapping[str, str]:
@@ -158,9 +156,9 @@ class Settings(
                 f"AUTH=off lets everybody in, so {found[0]} has no effect: remove one of them"
             )
         if self.auth != "off" and found == ["METRICS_KEY"]:
-            raise ValueError(f"METRICS_KEY alone lets no caller in: set {_ANY_CALLERS}, too")
+            raise ValueError(f"METRICS_KEY alone lets no caller in: set {ANY_CALLERS}, too")
         if self.auth == "on" and not found:
-            raise ValueError(f"AUTH=on lets nobody in: set {_ANY_CALLERS}")
+            raise ValueError(f"AUTH=on lets nobody in: set {ANY_CALLERS}")
         return self
 
     @model_validator(mode="after")

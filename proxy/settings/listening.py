@@ -36,8 +36,8 @@ class Listening(Group):
     server_port: Port | None = None
     """Another name of `PORT`. If both are set, they must agree. For tools that set this name."""
     host: str = "127.0.0.1"
-    """Address on which the proxy listens. Any but a loopback address needs keys (docs/access.md),
-    or `AUTH=off`. Set it to serve other machines."""
+    """Address on which the proxy listens. Any but a loopback address needs keys, or
+    `AUTH=off`. Set it to serve other machines."""
     port: Port = 9000
     """TCP port of the proxy. Change it where another program has it."""
     page: bool = True

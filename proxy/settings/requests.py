@@ -48,8 +48,8 @@ class Answers(Group):
     send fewer bytes."""
     callers_control_tokens: ControlTokens = "plain"
     """What a control token such as `<|im_start|>` is in a caller's text: `plain` text, or a
-    `special` token, with which a caller can forge any turn. See docs/security.md. Change it where
-    callers write whole prompts, and are trusted."""
+    `special` token, with which a caller can forge any turn. Change it where callers write whole
+    prompts, and are trusted."""
     report_cached_tokens: bool = True
     """Whether `usage` has `cached_tokens`, which show a caller what others have sent. Turn it off
     where tenants share caches and do not trust each other."""

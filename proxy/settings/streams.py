@@ -40,8 +40,8 @@ class Continuation(Group):
 
     max_continuations: Annotated[int, Field(ge=0, le=1000)] = 64
     """How often the answer of one stream is continued by another engine stream, after its endpoint
-    died, fell silent or was drained; 0: it ends with an error. See docs/pools.md. Set 0
-    where an answer must come from one engine."""
+    died, fell silent or was drained; 0: it ends with an error. Set 0 where an answer must come
+    from one engine."""
     inexact_continuation: Literal["error", "continue"] = "error"
     """What becomes of an answer whose rest may differ from the one that would have come, because
     its engine cannot restore all of its state: an `error`, or `continue`. Choose `continue` where

@@ -19,8 +19,9 @@ class TritonServer(Group):
 
     triton_url: str | None = None
     """Address of a remote Triton for `triton-openai proxy`: `grpc://host:port`, or `grpcs://` for
-    TLS; several with commas between them, or where they are found (docs/pools.md). Without it:
-    `TRITON_GRPC_PORT` of this machine. Set it where Triton runs elsewhere."""
+    TLS; several with commas between them, or where they are found, such as
+    `dns+grpc://name:port`. Without it: `TRITON_GRPC_PORT` of this machine. Set it where Triton runs
+    elsewhere."""
     triton_routing: Literal["prefix", "least_outstanding", "random", "round_robin"] = "prefix"
     """How one of several endpoints is chosen: `prefix` is the one with the least work after it has
     done the request's, with what it has in its prefix cache counted as done. Change it where
@@ -74,7 +75,7 @@ class TritonServer(Group):
 
     @property
     def triton_source(self) -> str:
-        """Where Triton's endpoints are found, as docs/pools.md describes it."""
+        """Where Triton's endpoints are found."""
         url = self.triton_url or f"127.0.0.1:{self.triton_grpc_port}"
         return url if "://" in url else f"grpc://{url}"
 

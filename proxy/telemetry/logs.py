@@ -56,6 +56,14 @@ def configure(level: str, form: str, *, has_content: bool = False) -> None:
     set_level(level, has_content=has_content)
 
 
+def stdout_writer(command: str) -> Callable[[str], None]:
+    """Writes what a command says as records, whatever the level."""
+    level = structlog.make_filtering_bound_logger(logging.INFO)
+    out, made = structlog.BytesLogger(sys.stdout.buffer), processors("json")
+    logger = structlog.wrap_logger(out, processors=made, wrapper_class=level, command=command)
+    return lambda line: logger.info(line)
+
+
 def set_level(level: str, *, has_content: bool = False) -> None:
     """Makes a level hold from now on, for every logger there is.
 

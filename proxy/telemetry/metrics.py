@@ -105,13 +105,13 @@ class Metrics:
         self.queues = QueueMetrics(registry)
         self.idempotency = IdempotencyMetrics(registry)
 
-    def exposed(self, accept: str) -> tuple[bytes, str]:
-        """All metrics, and the media type: OpenMetrics, which has exemplars, if `accept` names it.
+    def exposed(self, *, is_open: bool) -> tuple[bytes, str]:
+        """All metrics, and the media type. is_open: in OpenMetrics, which has exemplars.
 
         Takes milliseconds, and tens of them with many tenants: not to be called by the event loop.
         """
         families = _Families(self.registry)
-        if OPEN_METRICS not in accept:
+        if not is_open:
             return generate_latest(families), CONTENT_TYPE_LATEST
         text: bytes = openmetrics.generate_latest(families)  # type: ignore[no-untyped-call]
         return text, openmetrics.CONTENT_TYPE_LATEST

@@ -285,3 +285,12 @@ def test_a_connection_becomes_a_websocket_and_nothing_else(place, path, asked, p
     (seen,) = proxy.seen
     assert seen.get("Upgrade") == ("websocket" if passed else None)
     assert (seen.get("Connection") == "upgrade") is passed
+
+
+@nginx.needs_nginx
+def test_a_refused_configuration_ends_the_wait_at_once_with_its_reason(tmp_path):
+    with (
+        pytest.raises(AssertionError, match="no servers are inside upstream"),
+        nginx.running([], tmp_path),
+    ):
+        pass

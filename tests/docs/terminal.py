@@ -28,7 +28,7 @@ def session() -> list[tuple[str, str]]:
     """(command, what it printed), with the ports that a reader has."""
     own = {name: str(free_port()) for name in PORTS}
     environment = {**os.environ, **own}
-    environment |= {"LOG_LEVEL": "error", "PYTHONUNBUFFERED": "1"}
+    environment |= {"LOG_LEVEL": "error", "LOG_FORMAT": "text", "PYTHONUNBUFFERED": "1"}
     server = subprocess.Popen(
         ["make", "serve"],
         cwd=ROOT,

@@ -31,11 +31,18 @@ def begin_stream(client: httpx.Client, stack: Stack, **fields: int) -> tuple[str
     return first, lines
 
 
+def said(stack: Stack) -> list[str]:
+    """What the command says, in a log whose every line has the form of all."""
+    lines = [json.loads(line) for line in stack.log.read_text().splitlines()]
+    assert all({"event", "level", "timestamp"} <= line.keys() for line in lines)
+    assert {line.get("command") for line in lines} == {"serve", None}
+    return [line["event"] for line in lines if "command" in line]
+
+
 def test_a_second_start_builds_nothing_and_a_stop_lets_streams_end_and_leaves_nothing(start):
     stack = start("serve")
     stack.wait_ready()
-    said = [line for line in stack.log.read_text().splitlines() if line.startswith("[serve]")]
-    assert not [line for line in said if "built" in line], "it builds nothing"
+    assert not [line for line in said(stack) if "built" in line], "it builds nothing"
     assert regions(stack)
     processes = psutil.Process(stack.process.pid).children(recursive=True)
     with httpx.Client(timeout=HANG_S) as client:
@@ -46,6 +53,7 @@ def test_a_second_start_builds_nothing_and_a_stop_lets_streams_end_and_leaves_no
     assert json.loads(last.removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
     assert done == "data: [DONE]"
     assert stack.stop() == 0
+    assert {"starting the proxy", "stopping tritonserver", "stopped"} < set(said(stack))
     assert not regions(stack)
     eventually(partial(all_gone, processes), 5, "no process is left")
 
@@ -101,9 +109,9 @@ def test_a_start_with_a_python_model_that_is_stopped_begins_again(start):
 def test_a_port_in_use_is_one_clear_line(stack, start):
     refused = start("serve", TRITON_GRPC_PORT=stack.triton_grpc_port)
     assert refused.process.wait(HANG_S) == 1
-    (line,) = [line for line in refused.log.read_text().splitlines() if line.startswith("error:")]
-    assert f"TRITON_GRPC_PORT={stack.triton_grpc_port}" in line
-    assert "Traceback" not in refused.log.read_text()
+    *_, last = map(json.loads, refused.log.read_text().splitlines())
+    assert last["error"]["code"] == "start_failed"
+    assert f"TRITON_GRPC_PORT={stack.triton_grpc_port}" in last["error"]["message"]
 
 
 def test_doctor_names_what_is_wrong(start, tmp_path):

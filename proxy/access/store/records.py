@@ -210,10 +210,10 @@ class Keys(_Records[KeyRecord]):
             await self._tenants.existing(change.connection, tenant)
             return await self._issue(change, tenant=tenant, **fields)
 
-    async def create_first(self) -> IssuedKey | None:
+    async def create_first(self, keep: Callable[[IssuedKey], None]) -> IssuedKey | None:
         """An admin key and its tenant, if nothing was ever changed in this store; else None.
 
-        Of several processes that start at once, one gets the key.
+        Of several processes that start at once, one gets the key. If `keep` raises, none is made.
         """
         async with self._database.reading() as connection:
             if (await connection.execute(select(META.c.audit_entries))).scalar_one():
@@ -224,9 +224,11 @@ class Keys(_Records[KeyRecord]):
             tenant = TenantRecord(name=FIRST_TENANT, created_at=change.at)
             await self._tenants.add(change, tenant)
             scopes = frozenset({Scope.ADMIN})
-            return await self._issue(
+            issued = await self._issue(
                 change, tenant=FIRST_TENANT, name="first admin key", scopes=scopes
             )
+            keep(issued)
+            return issued
 
     async def rotate(self, actor: str, key_id: str, overlap: timedelta) -> IssuedKey:
         """A new secret under the same id. The old key is accepted until the overlap is over.

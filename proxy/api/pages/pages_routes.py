@@ -19,6 +19,7 @@ from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
+from proxy.api.http.accepted import weight
 from proxy.api.openapi.document import NAME
 from proxy.api.openapi.responses import Answer, answers
 from proxy.api.page_routes import page_answer
@@ -71,7 +72,7 @@ def docs_routes(document: Callable[[], bytes]) -> APIRouter:
         headers, media_type = {**FILE_HEADERS, "Vary": "Accept-Encoding"}, FILES[name]
         if not (FOLDER / f"{name}.gz").is_file():
             return Response(_content(name), headers=headers, media_type=media_type)
-        if "gzip" in http.headers.get("accept-encoding", ""):
+        if weight(http.headers, "accept-encoding", "gzip"):
             content, headers["Content-Encoding"] = _content(f"{name}.gz"), "gzip"
         else:
             content = await run_sync(_decompressed, f"{name}.gz")
@@ -128,7 +129,7 @@ def front_routes(
     @router.get("/", responses=answers(Whole))
     async def root(http: Request) -> Response:
         """What this server is, and each of its endpoints. Browsers get the web page."""
-        if has_page and "text/html" in http.headers.get("accept", ""):
+        if has_page and weight(http.headers, "accept", "text/html"):
             return page_answer(http)
         return JSONResponse(whole, headers={"Vary": "Accept"} if has_page else None)
 

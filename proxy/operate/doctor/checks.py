@@ -229,10 +229,11 @@ def tritons(url: str | None, source: str) -> Iterator[Check]:
         detail = f"is not set: the proxy looks for a Triton at {source}, unless --triton or "
         yield Check(name="TRITON_URL", ok=True, detail=f"{detail}TRITON_URL names another")
         return
+    remedy = "start that Triton, or set TRITON_URL to grpc://host:port of a running one"
     try:
         found = source_url.parse(source)
     except InvalidSource as error:
-        yield Check(name="TRITON_URL", ok=False, detail=str(error), remedy="see docs/pools.md")
+        yield Check(name="TRITON_URL", ok=False, detail=str(error), remedy=remedy)
         return
     if not isinstance(found, StaticList):
         detail = f"{found.text}: its endpoints are looked up when the proxy runs"
@@ -245,7 +246,6 @@ def tritons(url: str | None, source: str) -> Iterator[Check]:
             detail, ok = f"{address} accepts connections", True
         except OSError as error:
             detail, ok = f"{address} cannot be reached: {error.strerror or error}", False
-        remedy = "start that Triton, or set TRITON_URL to grpc://host:port of a running one"
         yield Check(name="TRITON_URL", ok=ok, detail=detail, remedy=remedy)
 
 

@@ -61,7 +61,7 @@ class Proxy:
     async def _first_key(self) -> str:
         store = self.new_store()
         await store.prepare()
-        made = await store.keys.create_first()
+        made = await store.keys.create_first(lambda made: None)
         await store.close()
         assert made is not None
         return made.key

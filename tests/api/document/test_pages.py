@@ -53,9 +53,13 @@ def test_a_pages_policy_allows_only_this_server_and_no_inline_script(client, pag
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("coding", ["gzip", "identity"])
-def test_a_file_comes_compressed_to_who_can_read_it_and_is_the_same(client, name, coding):
-    answer = client.get(f"/docs/{name}", headers={"accept-encoding": coding})
+@pytest.mark.parametrize(
+    ("accepted", "coding"),
+    [("gzip", "gzip"), ("br, GZIP;q=0.1", "gzip"), ("identity", "identity")]
+    + [(refused, "identity") for refused in ("gzip;q=0", "br, gzip; q=0.0", "xgzip")],
+)
+def test_a_file_comes_compressed_to_who_can_read_it_and_is_the_same(client, name, accepted, coding):
+    answer = client.get(f"/docs/{name}", headers={"accept-encoding": accepted})
     packed = FOLDER / f"{name}.gz"
     is_packed = packed.exists()
     assert answer.headers.get("content-encoding", "identity") == (

@@ -71,13 +71,34 @@ def test_neither_an_answer_nor_a_health_check_that_fails_is_a_rejection(serve, w
     assert MetricSamples(client.get("/metrics").text).total("proxy_rejections_total") == 0
 
 
-def test_a_client_that_takes_open_metrics_gets_it(serve):
+OPEN, TEXT = "application/openmetrics-text", "text/plain"
+ACCEPTED = {
+    OPEN: OPEN,
+    "Application/OpenMetrics-Text ; q=0.5": OPEN,
+    # as Prometheus sends it
+    f"{OPEN};version=1.0.0;q=0.6,{OPEN};version=0.0.1;q=0.5,{TEXT};q=0.3,*/*;q=0.2": OPEN,
+    f"{OPEN};q=1, {TEXT};q=1": OPEN,
+    f"{TEXT};q=0.4, {OPEN}": OPEN,
+    f"{OPEN};q=0, {OPEN};version=1.0.0": OPEN,
+    f"{OPEN};q=0": TEXT,
+    f"{OPEN};version=1.0.0; Q=0.000": TEXT,
+    f"{TEXT}, {OPEN};q=0.": TEXT,
+    f"{TEXT};q=1, {OPEN};q=0.9": TEXT,
+    f"x{OPEN}": TEXT,
+    f'{TEXT};note="{OPEN}"': TEXT,
+    "*/*": TEXT,
+    "": TEXT,
+}
+
+
+def test_metrics_come_in_the_form_that_accept_prefers(serve):
     client = serve(ScriptedEngine(deltas("a")))
-    response = client.get("/metrics", headers={"accept": "application/openmetrics-text"})
-    assert response.headers["content-type"].startswith("application/openmetrics-text; version=1")
-    assert response.text.endswith("# EOF\n")
-    response = client.get("/metrics")
-    assert response.headers["content-type"].startswith("text/plain; version=1")
+    for accept, form in ACCEPTED.items():
+        response = client.get("/metrics", headers={"accept": accept})
+        assert response.headers["content-type"].startswith(f"{form}; version=1"), accept
+        assert response.text.endswith("# EOF\n") is (form == OPEN)
+    headers = [("accept", TEXT), ("accept", OPEN)]
+    assert client.get("/metrics", headers=headers).text.endswith("# EOF\n")
 
 
 @pytest.mark.anyio

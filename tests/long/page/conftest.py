@@ -53,7 +53,7 @@ class KeyedApp(RunningApp):
     async def _first_key(self, settings: Settings) -> str:
         store = open_store(settings)
         await store.prepare()
-        made = await store.keys.create_first()
+        made = await store.keys.create_first(lambda made: None)
         await store.close()
         return made.key
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -107,8 +108,24 @@ def test_a_config_that_does_not_say_is_refused(tmp_path, config, said):
         public_name(tmp_path)
 
 
+@pytest.mark.parametrize("mode", [0o000, 0o400, 0o100])
+def test_a_folder_that_this_user_may_not_read_is_refused(tmp_path, mode):
+    (tmp_path / "config.json").write_text("{}")
+    tmp_path.chmod(mode)
+    user = os.getuid()
+    if user == 0:  # may read all
+        os.setreuid(65534, -1)
+    try:
+        with pytest.raises(UnservableFolder, match="it cannot be read: Permission denied"):
+            models_of(tmp_path, None)
+    finally:
+        os.setreuid(user, -1)
+        tmp_path.chmod(0o700)
+
+
 def test_a_given_name_needs_no_config_that_says_it(tmp_path):
     (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").touch()
     ((name, entry),) = models_of(tmp_path, "mine").models.items()
     assert (name, str(entry.weights)) == ("mine", str(tmp_path))
     assert entry.sampling.temperature is None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from proxy.cli import main
+from proxy.cli import SERVERS, main
 
 Run = Callable[..., tuple[int, str, str]]
 Words = Callable[..., str]
@@ -39,13 +40,15 @@ def succeeds(run: Run) -> Words:
 
 @pytest.fixture
 def fails(run: Run) -> Words:
-    """fails(*arguments) -> the one line of an error."""
+    """fails(*arguments) -> the message of the one line of an error."""
 
     def said(*arguments: str | Path) -> str:
         status, out, err = run(*arguments)
         assert (status, out) == (1, "")
-        assert err.startswith("error: ")
         assert err.count("\n") == 1
+        if arguments[0] in SERVERS:
+            return json.loads(err)["error"]["message"]
+        assert err.startswith("error: ")
         return err
 
     return said

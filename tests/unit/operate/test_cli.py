@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -20,6 +23,7 @@ from tests.fixtures.application import application
 from tests.fixtures.demo_folder import FOLDER, TRAINED
 from tests.fixtures.published import config
 from tests.fixtures.running_app import RunningApp
+from tests.fixtures.stack import free_port
 
 MODELS = "models:\n  small: {weights: weights, aliases: [tiny]}\n"
 
@@ -34,14 +38,6 @@ def folder(tmp_path: Path) -> Path:
 def taken() -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as sock:
         yield str(sock.getsockname()[1])
-
-
-def loading_failure(err: str) -> str:
-    """The message of the one line that says it."""
-    assert err.count("\n") == 1
-    error = json.loads(err)["error"]
-    assert (error["type"], error["code"]) == ("server_error", "model_loading_failed")
-    return error["message"]
 
 
 @pytest.mark.parametrize("command", ["serve", "triton", "proxy", "build", "models", "doctor"])
@@ -68,7 +64,7 @@ def test_help_has_headings_and_begins_with_serve(succeeds):
     assert places == sorted(places)
     assert 0 < text.index(" serve ") < text.index(" triton ") < text.index(" build ") < places[1]
     assert " health " not in text
-    assert "commands.md" in text
+    assert "README names the page" in text
 
 
 @pytest.mark.parametrize("command", ["serve", "proxy"])
@@ -94,12 +90,18 @@ def test_a_wrong_option_is_named(fails, arguments, said):
 def test_a_misspelt_variable_is_named_at_the_start(run, monkeypatch):
     monkeypatch.setenv("TRITON_GPRC_PORT", "a-secret")
     monkeypatch.setenv("PORT", "0")  # ends the start
-    status, _, err = run("serve")
-    warning, error = err.splitlines()
-    assert warning.startswith("warning: TRITON_GPRC_PORT is not a setting")
-    assert warning.endswith("did you mean TRITON_GRPC_PORT?")
-    assert "a-secret" not in err
+    status, out, err = run("serve")
+    assert json.loads(out)["event"].startswith("warning: TRITON_GPRC_PORT is not a setting")
+    assert json.loads(out)["event"].endswith("did you mean TRITON_GRPC_PORT?")
+    assert json.loads(err)["error"]["message"].startswith("PORT=0")
+    monkeypatch.setenv("LOG_FORMAT", "text")
+    _, text, error = run("serve")
+    assert text.startswith("[serve] warning: TRITON_GPRC_PORT is not a setting")
     assert error.startswith("error: PORT=0")
+    warning, error = run("build")[2].splitlines()
+    assert warning.startswith("warning: TRITON_GPRC_PORT is not a setting")
+    assert error.startswith("error: PORT=0")
+    assert "a-secret" not in out + err + text + warning
     assert status == 1
 
 
@@ -113,12 +115,80 @@ def test_a_missing_secret_is_said_before_anything_is_built(fails, folder, monkey
     assert "NO_SUCH_KEY is not set" in told
 
 
-def test_a_build_without_weights_says_where_they_are_missed(run, folder):
-    status, _, err = run(
-        "build", "--models-file", folder / "models.yaml", "--artifacts-dir", folder / "a"
-    )
-    assert status == 1
-    assert str(folder / "weights") in loading_failure(err)
+def test_a_build_without_weights_says_where_they_are_missed(fails, folder):
+    given = ("--models-file", folder / "models.yaml", "--artifacts-dir", folder / "a")
+    assert str(folder / "weights") in fails("build", *given)
+
+
+# MODEL_PATH, and why it cannot be served
+WRONG_PATHS = {
+    "missing": "the folder does not exist",
+    "missing/": "the folder does not exist",
+    "~/missing": "the folder does not exist",
+    "note.txt": "it is a file: give the folder that also has its config.json",
+    "note.txt/inside": "it cannot be read: Not a directory",
+    "n" * 256: "it cannot be read: File name too long",
+    "fake.gguf": "it is not a GGUF file, whatever its name says: fetch it again",
+    "empty": "it has no genai_config.json and no config.json",
+    "empty/": "it has no genai_config.json and no config.json",
+    "../here/empty": "it has no genai_config.json and no config.json",
+    "outer": "it has no genai_config.json and no config.json; take one of {here}/outer/inner",
+    "blank": "config.json does not say which model it is: it has no 'model_type'",
+    "shapeless": "config.json does not state the model's shape: it has no 'num_hidden_layers'",
+    "weightless": "it has no weights: *.safetensors or *.bin",
+    "checkpoint": "it is TensorRT-LLM's: give the folder of the weights it was made of",
+    "plan": "it is TensorRT-LLM's: give the folder of the weights it was made of",
+    **dict.fromkeys(
+        ("hf://org/name", "s3://bucket/folder", "https://x.example/model.tar.gz"),
+        "it is an address, and MODEL_PATH takes a folder or a GGUF file: give the address to "
+        "`weights` in models.yaml",
+    ),
+}
+CONFIGS = {
+    "blank": {},
+    "shapeless": {"model_type": "llama"},
+    "weightless": config("llama-3.1-8b"),
+    "checkpoint": {"architecture": "LlamaForCausalLM", "dtype": "float16"},
+    "plan": {"pretrained_config": {}, "build_config": {}},
+}
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch) -> Path:
+    """The working folder, with what WRONG_PATHS name."""
+    for name, found in CONFIGS.items():
+        (tmp_path / "here" / name).mkdir(parents=True)
+        (tmp_path / "here" / name / "config.json").write_text(json.dumps(found))
+    monkeypatch.chdir(tmp_path / "here")
+    Path("outer/inner").mkdir(parents=True)
+    Path("outer/inner/genai_config.json").touch()
+    Path("empty").mkdir()
+    for name in ("note.txt", "fake.gguf"):
+        Path(name).write_text("a note")
+    return Path.cwd()
+
+
+def test_a_wrong_model_path_is_refused_in_the_form_of_other_errors(run, here, monkeypatch):
+    monkeypatch.setenv("PORT", str(free_port()))
+    for path, reason in WRONG_PATHS.items():
+        monkeypatch.setenv("MODEL_PATH", path)
+        shown = path if "://" in path else path.rstrip("/")  # as a Path has it
+        told = f"Failed to load model from MODEL_PATH={shown}: {reason.format(here=here)}"
+        status, _, err = run("serve", "--artifacts-dir", here / "a")
+        body = {"message": told, "type": "server_error", "code": "model_loading_failed"}
+        assert (status, json.loads(err)) == (1, {"error": body}), path
+        assert run("build") == (1, "", f"error: {told}\n"), path
+
+
+def test_a_terminal_gets_words_and_not_json(here):
+    terminal, other = os.openpty()
+    environment = {**os.environ, "MODEL_PATH": "empty"}
+    command = [sys.executable, "-m", "proxy.cli", "serve"]
+    with os.fdopen(other, "wb") as end:
+        subprocess.run(command, env=environment, stdout=end, stderr=end, check=False)
+    said = os.read(terminal, 65_536).decode()
+    os.close(terminal)
+    assert said.startswith("error: Failed to load model from MODEL_PATH=empty: it has no genai")
 
 
 def test_a_build_without_its_tools_says_what_to_run(fails, tmp_path, monkeypatch):
@@ -165,7 +235,7 @@ def test_where_callers_have_no_key_of_ours_the_start_says_how_they_are_known():
         port = int(proxy.url.rpartition(":")[2])
         settings = Settings(port=port, jwt_issuer="https://a.example", jwt_audience=("a",))
         asyncio.run(running.announce(settings, "demo", said.append))
-    assert said[1:] == ["callers are known by JWT_ISSUER: docs/access.md"]
+    assert said[1:] == ["callers are known by JWT_ISSUER"]
 
 
 GPU_MODEL = """\
@@ -188,8 +258,7 @@ def test_a_dry_run_says_the_commands_of_another_version(fails, run, folder):
     assert "# memory of a GPU: " in out
     assert "for the KV cache: about " in out
     assert not (folder / "a").exists()
-    _, _, err = run(*given, "--dry-run", "--tensorrt-llm", "0.16.0")
-    assert "0.16.0 is too old" in loading_failure(err)
+    assert "0.16.0 is too old" in run(*given, "--dry-run", "--tensorrt-llm", "0.16.0")[2]
     assert "'x.y' is not a version" in fails(*given, "--dry-run", "--tensorrt-llm", "x.y")
 
 

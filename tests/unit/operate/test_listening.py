@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import ssl
+import subprocess
+import sys
 from pathlib import Path
 
 import httpx
@@ -14,7 +17,7 @@ from proxy.domain.errors import LaunchError
 from proxy.operate.start import bound
 from proxy.settings import Settings
 from tests.fixtures.certificates import certificate, needs_openssl
-from tests.fixtures.stack import Stack, eventually, free_port, stopped_at_the_end
+from tests.fixtures.stack import HANG_S, Stack, eventually, free_port, stopped_at_the_end
 
 KEY = "the-one-key-of-these-tests-is-long"
 
@@ -58,15 +61,20 @@ def test_keys_do_not_travel_in_clear_text_by_accident(tmp_path, monkeypatch):
     checked("0.0.0.0", api_key=KEY)
 
 
+def models_file(folder: Path) -> Path:
+    path = folder / "models.yaml"
+    path.write_text("models: {another: {weights: w}}")
+    return path
+
+
 def started(folder: Path, **environment: object) -> Stack:
     """`triton-openai proxy` before a Triton that is not there."""
-    (folder / "models.yaml").write_text("models: {another: {weights: w}}")
     given = {
         "PORT": free_port(),
         "TRITON_GRPC_PORT": 1,
         "TRITON_METRICS_PORT": 1,
         "TRITON_URL": "grpc://127.0.0.1:1",
-        "MODELS_FILE": folder / "models.yaml",
+        "MODELS_FILE": models_file(folder),
         "LOG_LEVEL": "debug",
         **environment,
     }
@@ -101,6 +109,28 @@ def test_tls_with_keys_and_a_new_certificate(tmp_path):
     log = stack.log.read_text()
     assert KEY not in log
     assert "Traceback" not in log
+
+
+@pytest.mark.parametrize("form", ["auto", "text"])
+def test_a_proxy_whose_stdout_nobody_reads_any_more_serves_and_stops(tmp_path, form):
+    port = free_port()
+    given = {"PORT": str(port), "TRITON_URL": "grpc://127.0.0.1:1", "LOG_FORMAT": form}
+    with (tmp_path / "log.txt").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "proxy.cli", "proxy"],
+            env={**os.environ, **given, "MODELS_FILE": str(models_file(tmp_path))},
+            stdout=subprocess.PIPE,
+            stderr=log,
+        )
+    try:
+        assert process.stdout.readline()
+        process.stdout.close()  # as `head -1` does
+        url = f"http://127.0.0.1:{port}/health/live"
+        eventually(lambda: process.poll() is not None or status(url) == 200, 20, "it serves")
+        process.terminate()
+        assert process.wait(HANG_S) == 0, (tmp_path / "log.txt").read_text()
+    finally:
+        process.kill()
 
 
 def status(url: str, key: str | None = None) -> int | None:

@@ -10,6 +10,7 @@ from datetime import date, datetime, timedelta, timezone
 
 import pytest
 
+from proxy.access.store.records import IssuedKey
 from proxy.access.store.store import Store
 from proxy.access.store.usage import UsagePeriod
 from proxy.domain.errors import Conflict, ErrorCode, LaunchError, RequestError, StoreUnavailable
@@ -96,14 +97,22 @@ async def test_any_text_is_a_name_that_nobody_has(store):
 
 
 async def test_the_first_key_is_made_once_and_never_after_a_change(url):
+    def full(made: IssuedKey) -> None:
+        raise LaunchError("the disk is full")
+
     async with opened(url) as store:
-        made = await store.keys.create_first()
+        with pytest.raises(LaunchError, match="full"):
+            await store.keys.create_first(full)
+        assert await store.keys.list(limit=None) == []
+        kept: list[IssuedKey] = []
+        made = await store.keys.create_first(kept.append)
+        assert kept == [made]
         assert made is not None
         assert made.record.scopes == {Scope.ADMIN}
-        assert await store.keys.create_first() is None
+        assert await store.keys.create_first(lambda made: None) is None
         await store.keys.revoke(ACTOR, made.record.id)
         await store.tenants.delete(ACTOR, made.record.tenant)
-        assert await store.keys.create_first() is None
+        assert await store.keys.create_first(lambda made: None) is None
         assert (await store.audit.verify()).ok
 
 

@@ -190,7 +190,7 @@ import asyncio, sys
 from tests.unit.access.store.samples import opened
 async def main():
     async with opened(sys.argv[1]) as store:
-        made = await store.keys.create_first()
+        made = await store.keys.create_first(lambda made: None)
         print("none" if made is None else made.key)
 asyncio.run(main())
 """

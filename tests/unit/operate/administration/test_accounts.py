@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import sqlite3
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 from build_engines.deployments import early_sunsets
 from build_engines.models_file import unpriced
 from proxy.cli import main
+from proxy.domain.errors import LaunchError
 from proxy.domain.key_records import KEY_FIELDS, TENANT_CHANGES, TENANT_FIELDS
 from proxy.operate import start
 from proxy.operate import store as key_store
@@ -257,12 +260,27 @@ def test_a_terminal_shows_the_first_admin_key_and_else_a_file_has_it(
         assert re.fullmatch(r"sk-\w{12}-\S+\n", file.read_text())
 
 
-def test_the_first_admin_keys_file_is_no_link(place, tmp_path):
+@pytest.mark.parametrize(
+    ("obstacle", "reason"),
+    [
+        (lambda file: file.symlink_to("elsewhere"), "Too many levels of symbolic links"),
+        (lambda file: file.symlink_to("/dev/full"), "Too many levels of symbolic links"),
+        (Path.mkdir, "Is a directory"),
+        (lambda file: os.mknod(file, 0o600 | stat.S_IFSOCK), "No such device or address"),
+    ],
+)
+def test_a_first_admin_key_whose_file_cannot_be_written_is_not_made(place, obstacle, reason):
     place.parent.mkdir(parents=True)
-    place.with_suffix(".admin-key").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(OSError, match="symbolic links"):
-        asyncio.run(key_store.prepared(Settings(), lambda line: None))
-    assert not (tmp_path / "elsewhere").exists()
+    file, said = place.with_suffix(".admin-key"), list[str]()
+    obstacle(file)
+    with pytest.raises(LaunchError, match="was not made") as refused:
+        asyncio.run(key_store.prepared(Settings(), said.append))
+    assert f"{file} cannot be written: {reason}" in str(refused.value)
+    assert said == []
+    assert not (place.parent / "elsewhere").exists()
+    file.rmdir() if file.is_dir() else file.unlink()
+    asyncio.run(key_store.prepared(Settings(), said.append))
+    assert file.read_text().startswith("sk-")
 
 
 PRICED, FREE = "price: {input: 1, output: 2}", "aliases: [a]"
