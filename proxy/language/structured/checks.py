@@ -125,7 +125,7 @@ def check_of(constraint: Constraint | None, card: ModelCard) -> Check | None:
     if constraint is None or constraint.kind not in CHECKED_KINDS:
         return None
     is_enforced = "constraint" in card.capabilities
-    has_more = set(constraint.unenforced) - set(constraint.unchecked)
+    has_more = set(_unenforced(constraint, card)) - set(constraint.unchecked)
     if is_enforced and not (constraint.is_strict and has_more):
         return None
     if constraint.check_error is not None:
@@ -142,7 +142,12 @@ def unenforced_keywords(constraint: Constraint | None, card: ModelCard) -> tuple
         return ()
     if "constraint" not in card.capabilities or constraint.is_strict:
         return constraint.unchecked
-    return constraint.unenforced
+    return _unenforced(constraint, card)
+
+
+def _unenforced(constraint: Constraint, card: ModelCard) -> tuple[str, ...]:
+    more = () if card.facts.has_our_grammars else constraint.only_ours
+    return constraint.unenforced + more
 
 
 def schema_violation(schema: Any, text: str) -> str | None:

@@ -22,11 +22,12 @@ from proxy.domain.tools import Tool, ToolGrammar
 from proxy.language.structured import checks, structural_tags
 from proxy.language.structured.constraint_errors import TOOLS_FIELD, too_costly
 from proxy.language.structured.escaped_grammar import IN_JSON
-from proxy.language.structured.keywords import uncheckable, unenforced
+from proxy.language.structured.keywords import only_ours, uncheckable, unenforced
 from proxy.language.structured.recent import Recent, fingerprint, serialized
 from proxy.language.structured.schema import SchemaLimits, checked, parsed, too_long
 from proxy.language.structured.structural_tags import grammar_format, structural_tag
 
+Unenforced = tuple[tuple[str, ...], tuple[str, ...]]
 ANY_OBJECT = '{"type": "object"}'
 _SPECIAL = re.compile(r"[\\.^$*+?{}\[\]()|/-]")
 _CONTROL = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
@@ -119,14 +120,15 @@ def constraint_of(request: ConstraintRequest, limits: GuideLimits) -> Constraint
 
 def unenforced_by_tool(
     schemas: Sequence[tuple[str, Any]], limits: SchemaLimits
-) -> list[tuple[str, ...]]:
+) -> list[Unenforced]:
     """Checks the schemas of tools.
 
     Args:
         schemas: for each tool the path in the request body, and the schema.
 
     Returns:
-        For each schema, the keywords that a grammar does not enforce.
+        For each schema, the keywords that a grammar does not enforce, and those that only one of
+        ours enforces.
 
     Raises:
         RequestError: one of them is invalid, or exceeds `limits`.
@@ -134,7 +136,7 @@ def unenforced_by_tool(
     found = []
     for path, schema in schemas:
         checked(schema, path, limits)
-        found.append(unenforced(schema))
+        found.append((unenforced(schema), only_ours(schema)))
     return found
 
 
@@ -158,6 +160,7 @@ def _of_schema(request: ConstraintRequest, limits: SchemaLimits) -> Constraint:
         request.field,
         request.is_strict,
         unenforced=unenforced(schema),
+        only_ours=only_ours(schema),
         unchecked=uncheckable(schema),
     )
 
@@ -224,7 +227,7 @@ class Examiner:
         self._constraints: Recent[bytes, Constraint] = Recent(
             RECENT_BYTES, lambda found: getsizeof(found.text)
         )
-        self._unenforced: Recent[bytes, tuple[str, ...]] = Recent(RECENT_BYTES)
+        self._unenforced: Recent[bytes, Unenforced] = Recent(RECENT_BYTES)
 
     async def constraint(self, request: ConstraintRequest, caller: str) -> Constraint:
         """The constraint for the engine, with the facts that later checks need."""
@@ -267,7 +270,12 @@ class Examiner:
             for at, unenforced in zip(new, found, strict=True):
                 known[at] = unenforced
                 self._unenforced.keep(keys[at], unenforced)
-        return tuple(replace(tool, unenforced=known.get(at) or ()) for at, tool in enumerate(tools))
+        none: Unenforced = (), ()
+        found_of = [known.get(at) or none for at in range(len(tools))]
+        return tuple(
+            replace(tool, unenforced=names, only_ours=more)
+            for tool, (names, more) in zip(tools, found_of, strict=True)
+        )
 
     def _check_size(self, request: ConstraintRequest) -> None:
         """Refuses a value that must be too large, without the cost of writing it as JSON."""

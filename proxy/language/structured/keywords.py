@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import combinations
+from math import gcd
 from typing import Any
 
 import jsonschema_rs
 
-from proxy.language.structured.schema import Schema, followed, is_pointer, schemas
+from proxy.language.structured.schema import Schema, followed, is_pointer, schemas, whole_bounds
 
 _ANNOTATIONS = ("contentEncoding", "contentMediaType", "contentSchema")
 # Never enforced, wherever they stand.
@@ -108,6 +110,14 @@ def unenforced(schema: Schema) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def only_ours(schema: Schema) -> tuple[str, ...]:
+    """Those that only a grammar of ours enforces: xgrammar 0.1.32, which TensorRT-LLM has, ignores
+    each `multipleOf`.
+    """
+    has_multiples = any("multipleOf" in one for one in schemas(schema))
+    return ("multipleOf",) if has_multiples and "multipleOf" not in unenforced(schema) else ()
+
+
 def uncheckable(schema: Schema) -> tuple[str, ...]:
     """The keywords that neither the grammar nor the check of an answer enforces."""
     found = [name for one in schemas(schema) for name in _ANNOTATIONS if name in one]
@@ -156,7 +166,7 @@ def _loose_of_type(one: Schema) -> Iterator[str]:
     types = {types} if isinstance(types, str) else set(types)
     if set(one.get("required", ())) - set(one.get("properties", ())):
         yield "required"
-    if "multipleOf" in one and ("number" in types or not _has_counted_multiples(one)):
+    if "multipleOf" in one and not (types <= _WITH_MULTIPLES and _has_multiples(one)):
         yield "multipleOf"
     has_format = one.get("format") in FORMATS | _LONG_FORMATS
     if "pattern" in one or has_format:
@@ -188,19 +198,32 @@ def is_wide(pattern: str) -> bool:
     return bool(_LOOSE.search(pattern)) or any(map(_LOOSE_IN_CLASS.search, in_classes))
 
 
-# The grammar lists the multiples in a range up to these: of larger numbers, or ranges, it has none.
-_MULTIPLE_AT_MOST, _VALUES_AT_MOST = 1024, 9_999
+# Our grammar has an automaton for multiples where it is small, by the same numbers and formula.
+# Otherwise xgrammar has those of numbers up to 1,024, without bounds.
+_WITH_MULTIPLES = frozenset({"integer", "null", "boolean", "string"})
+_DIGITS_AT_MOST, _OPEN_DIGITS, _STATES_AT_MOST = 25, 16, 512
+_MULTIPLE_AT_MOST = 1024
 
 
-def _has_counted_multiples(one: Schema) -> bool:
+def _has_multiples(one: Schema) -> bool:
     """Whether the grammar has only the multiples among an integer's values."""
-    below = [one[name] for name in ("minimum", "exclusiveMinimum") if name in one]
-    above = [one[name] for name in ("maximum", "exclusiveMaximum") if name in one]
-    if one["multipleOf"] % 1 or one["multipleOf"] > _MULTIPLE_AT_MOST:
-        return False
-    if below and above:
-        return bool(max(above) - min(below) < _VALUES_AT_MOST)
-    return not below and not above
+    bounds = [bound for bound in whole_bounds(one) if bound is not None]
+    step = Fraction(str(one["multipleOf"])).numerator
+    lengths = [len(str(abs(bound))) for bound in bounds]
+    if len(bounds) < 2:
+        lengths = [_OPEN_DIGITS, *(length + 1 for length in (len(str(step)), *lengths))]
+    digits = max(lengths)
+    if digits <= _DIGITS_AT_MOST and _states(step, digits) <= _STATES_AT_MOST:
+        return True
+    return step == one["multipleOf"] <= _MULTIPLE_AT_MOST and not bounds
+
+
+def _states(step: int, digits: int) -> int:
+    """At most, of an automaton for the multiples of so many digits."""
+    return sum(
+        min(10 ** (digits - left), min(10**left, step) // gcd(10**left, step))
+        for left in range(digits)
+    )
 
 
 def _has_competing_rules(one: Schema) -> bool:

@@ -390,26 +390,41 @@ def _value(one: Schema, graph: _Ends) -> int | None:
 
 
 DECIMALS = 6  # of a number in a range, in the engine's grammar
-_LOWEST = {"minimum": ceil, "exclusiveMinimum": lambda bound: floor(bound) + 1}
-_HIGHEST = {"maximum": floor, "exclusiveMaximum": lambda bound: ceil(bound) - 1}
+_LOWEST: dict[str, Callable[[Fraction], int]] = {
+    "minimum": ceil,
+    "exclusiveMinimum": lambda bound: floor(bound) + 1,
+}
+_HIGHEST: dict[str, Callable[[Fraction], int]] = {
+    "maximum": floor,
+    "exclusiveMaximum": lambda bound: ceil(bound) - 1,
+}
 
 
 def _check_ranges(schema: Any, field: str) -> None:
     """Refuses a range without a number that the engine's grammar can write."""
     for one in schemas(schema):
         if "number" in one.get("type", ()) and not {"const", "enum"} & set(one):
-            first, last = _ends(one, _LOWEST), _ends(one, _HIGHEST)
-            if first and last and max(first) > min(last):
+            first, last = _range(one, 10**DECIMALS)
+            if first is not None and last is not None and first > last:
                 raise _invalid(field, f"no number of {DECIMALS} decimals is in one of its ranges")
 
 
-def _ends(one: Schema, bounds: Mapping[str, Callable[[Fraction], int]]) -> list[int]:
-    """In steps of the last decimal. In draft 4, an exclusive bound is a boolean."""
-    return [
-        end(Fraction(str(one[name])) * 10**DECIMALS)
-        for name, end in bounds.items()
-        if not isinstance(one.get(name, False), bool)
-    ]
+def whole_bounds(one: Schema) -> tuple[int | None, int | None]:
+    """The lowest and the highest integer of a range; None for no bound."""
+    return _range(one, 1)
+
+
+def _range(one: Schema, steps: int) -> tuple[int | None, int | None]:
+    """In so many steps of 1. In draft 4, an exclusive bound is a boolean."""
+    above, below = (
+        [
+            end(Fraction(str(one[name])) * steps)
+            for name, end in ends.items()
+            if not isinstance(one.get(name, False), bool)
+        ]
+        for ends in (_LOWEST, _HIGHEST)
+    )
+    return max(above, default=None), min(below, default=None)
 
 
 def too_long(field: str, most: int) -> RequestError:

@@ -11,6 +11,15 @@ import json
 import re
 from typing import Any
 
+from grammars.integers import (
+    BOUNDS,
+    IntegerRules,
+    Integers,
+    integers_of,
+    types_of,
+    whole_bounds,
+)
+
 # An escape, a character class, or the end of an optional group.
 OPTIONAL_GROUP = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|(\)\?)", re.DOTALL)
 # The same in an EBNF string, where each backslash is written twice.
@@ -19,7 +28,7 @@ OPTIONAL_GROUP_IN_EBNF = re.compile(
     rf"{_ESCAPED}|\[(?:{_ESCAPED}|\\[^\\]|[^\]\\])*\]|(\)\\?\?)", re.DOTALL
 )
 EBNF_REGEX = re.compile(r'(?<=\bRegex\(")(?:[^"\\]|\\.)*', re.DOTALL)
-_FLOAT_OR_LONG = re.compile(r"[0-9]{19}|[0-9][.eE]")
+_NUMBERS = re.compile(r'[0-9]{19}|[0-9][.eE]|"multipleOf"')
 # Keywords whose values are data, not schemas.
 VALUES = frozenset({"const", "enum", "default", "examples"})
 # Keywords that map names of the caller's own to schemas.
@@ -63,12 +72,13 @@ def rewrite_schema(text: str) -> str:
 
 
 def mark_numbers(text: str) -> tuple[str, str]:
-    """The schema, or structural tag, with its listed floats and long integers as strings.
+    """The schema, or structural tag, with strings for listed floats and long integers, and for the
+    integers of `grammars.integers`.
 
     xgrammar writes integers beyond 64 bits as floats and, before 0.2.9, 0.7 as 0.69999999999999996.
     Returns also the mark before their digits, "" for none.
     """
-    if not _FLOAT_OR_LONG.search(text):
+    if not _NUMBERS.search(text):
         return text, ""
     given, mark = json.loads(text), "#"
     written = json.dumps(given)
@@ -79,7 +89,24 @@ def mark_numbers(text: str) -> tuple[str, str]:
 
 def unmark_numbers(rules: str, mark: str) -> str:
     """The grammar of such a schema with the numbers themselves."""
-    return re.sub(rf'\\"{mark}(-?[0-9][0-9.e+-]*)\\"', r"\1", rules) if mark else rules
+    if not mark:
+        return rules
+    name = "multiple"
+    while name in rules:
+        name += "_"
+    integers = IntegerRules(name)
+
+    def number(found: re.Match[str]) -> str:
+        if found["step"] is None:
+            return found["number"]
+        wanted = Integers(int(found["step"]), int(found["low"]), int(found["high"]))
+        return f'" {integers.rule(wanted)} "'
+
+    pattern = (
+        rf'(?:\\")?{mark}(?:(?P<step>\d+):(?P<low>-?\d+):(?P<high>-?\d+)'
+        r'|(?P<number>-?[0-9][0-9.e+-]*))(?:\\")?'
+    )
+    return f"{re.sub(pattern, number, rules)}\n{integers}"
 
 
 def _with_marks(given: Any, mark: str, *, is_value: bool = False, is_named: bool = False) -> Any:
@@ -88,6 +115,8 @@ def _with_marks(given: Any, mark: str, *, is_value: bool = False, is_named: bool
         return [_with_marks(one, mark, is_value=is_value) for one in given]
     if isinstance(given, dict):
         is_schema = not (is_value or is_named)
+        if is_schema and (found := integers_of(given)) is not None:
+            return _with_text(given, f"{mark}{found.step}:{found.low}:{found.high}")
         return {
             key: _with_marks(
                 one,
@@ -99,6 +128,13 @@ def _with_marks(given: Any, mark: str, *, is_value: bool = False, is_named: bool
         }
     is_long = isinstance(given, int) and not -(2**63) <= given < 2**63
     return f"{mark}{given}" if is_value and (is_long or isinstance(given, float)) else given
+
+
+def _with_text(schema: dict[str, Any], text: str) -> dict[str, Any]:
+    """The schema with a text for its integers."""
+    others = {**schema, "type": sorted(types_of(schema) - {"integer"})}
+    more = [others] if others["type"] else []
+    return {**schema, "anyOf": [{"const": text}, *more]}
 
 
 def rewrite_ebnf(text: str) -> str:
@@ -121,7 +157,21 @@ def _rewritten(given: Any) -> Any:
         }
     if isinstance(schema.get("format"), str) and schema["format"] in FORMATS:
         schema["pattern"] = FORMATS[schema.pop("format")]
-    return schema
+    return _with_whole_bounds(schema)
+
+
+def _with_whole_bounds(schema: dict[str, Any]) -> dict[str, Any]:
+    """xgrammar refuses other bounds of an integer, also where it may be any number."""
+    types = types_of(schema)
+    if {"integer", "number"} <= types:
+        return {**schema, "type": sorted(types - {"integer"})}
+    bounds = whole_bounds(schema) if "integer" in types else {}
+    others = {
+        name: value
+        for name, value in schema.items()
+        if not bounds or name not in BOUNDS or isinstance(value, bool)
+    }
+    return others | bounds
 
 
 def _rewritten_value(key: str, value: Any) -> Any:
