@@ -27,7 +27,7 @@ from proxy.language.structured.recent import Recent, fingerprint, serialized
 from proxy.language.structured.schema import SchemaLimits, checked, parsed, too_long
 from proxy.language.structured.structural_tags import grammar_format, structural_tag
 
-Unenforced = tuple[tuple[str, ...], tuple[str, ...]]
+Facts = dict[str, Any]
 ANY_OBJECT = '{"type": "object"}'
 _SPECIAL = re.compile(r"[\\.^$*+?{}\[\]()|/-]")
 _CONTROL = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
@@ -118,17 +118,14 @@ def constraint_of(request: ConstraintRequest, limits: GuideLimits) -> Constraint
             assert_never(request.form)
 
 
-def unenforced_by_tool(
-    schemas: Sequence[tuple[str, Any]], limits: SchemaLimits
-) -> list[Unenforced]:
+def unenforced_by_tool(schemas: Sequence[tuple[str, Any]], limits: SchemaLimits) -> list[Facts]:
     """Checks the schemas of tools.
 
     Args:
         schemas: for each tool the path in the request body, and the schema.
 
     Returns:
-        For each schema, the keywords that a grammar does not enforce, and those that only one of
-        ours enforces.
+        For each schema, fields of its Tool.
 
     Raises:
         RequestError: one of them is invalid, or exceeds `limits`.
@@ -136,7 +133,7 @@ def unenforced_by_tool(
     found = []
     for path, schema in schemas:
         checked(schema, path, limits)
-        found.append((unenforced(schema), only_ours(schema)))
+        found.append({"unenforced": unenforced(schema), "only_ours": only_ours(schema)})
     return found
 
 
@@ -227,7 +224,7 @@ class Examiner:
         self._constraints: Recent[bytes, Constraint] = Recent(
             RECENT_BYTES, lambda found: getsizeof(found.text)
         )
-        self._unenforced: Recent[bytes, Unenforced] = Recent(RECENT_BYTES)
+        self._unenforced: Recent[bytes, Facts] = Recent(RECENT_BYTES)
 
     async def constraint(self, request: ConstraintRequest, caller: str) -> Constraint:
         """The constraint for the engine, with the facts that later checks need."""
@@ -270,12 +267,7 @@ class Examiner:
             for at, unenforced in zip(new, found, strict=True):
                 known[at] = unenforced
                 self._unenforced.keep(keys[at], unenforced)
-        none: Unenforced = (), ()
-        found_of = [known.get(at) or none for at in range(len(tools))]
-        return tuple(
-            replace(tool, unenforced=names, only_ours=more)
-            for tool, (names, more) in zip(tools, found_of, strict=True)
-        )
+        return tuple(replace(tool, **(known.get(at) or {})) for at, tool in enumerate(tools))
 
     def _check_size(self, request: ConstraintRequest) -> None:
         """Refuses a value that must be too large, without the cost of writing it as JSON."""

@@ -198,32 +198,26 @@ def is_wide(pattern: str) -> bool:
     return bool(_LOOSE.search(pattern)) or any(map(_LOOSE_IN_CLASS.search, in_classes))
 
 
-# Our grammar has an automaton for multiples where it is small, by the same numbers and formula.
-# Otherwise xgrammar has those of numbers up to 1,024, without bounds.
+# Of an integer, our grammar has an automaton for its multiples, where that is small (see
+# model_repository/engine/1/grammars/integers.py). Without bounds xgrammar has them up to 1,024.
 _WITH_MULTIPLES = frozenset({"integer", "null", "boolean", "string"})
-_DIGITS_AT_MOST, _OPEN_DIGITS, _STATES_AT_MOST = 25, 16, 512
-_MULTIPLE_AT_MOST = 1024
+_DIGITS_AT_MOST, _OPEN_DIGITS, _STATES_AT_MOST, _MULTIPLE_AT_MOST = 25, 16, 512, 1024
 
 
 def _has_multiples(one: Schema) -> bool:
     """Whether the grammar has only the multiples among an integer's values."""
     bounds = [bound for bound in whole_bounds(one) if bound is not None]
     step = Fraction(str(one["multipleOf"])).numerator
-    lengths = [len(str(abs(bound))) for bound in bounds]
+    digits = max(len(str(abs(value))) for value in (step, *bounds))
     if len(bounds) < 2:
-        lengths = [_OPEN_DIGITS, *(length + 1 for length in (len(str(step)), *lengths))]
-    digits = max(lengths)
-    if digits <= _DIGITS_AT_MOST and _states(step, digits) <= _STATES_AT_MOST:
-        return True
-    return step == one["multipleOf"] <= _MULTIPLE_AT_MOST and not bounds
-
-
-def _states(step: int, digits: int) -> int:
-    """At most, of an automaton for the multiples of so many digits."""
-    return sum(
+        digits = max(_OPEN_DIGITS, digits + 1)
+    states = sum(
         min(10 ** (digits - left), min(10**left, step) // gcd(10**left, step))
         for left in range(digits)
     )
+    if digits <= _DIGITS_AT_MOST and states <= _STATES_AT_MOST:
+        return True
+    return step == one["multipleOf"] <= _MULTIPLE_AT_MOST and not bounds
 
 
 def _has_competing_rules(one: Schema) -> bool:

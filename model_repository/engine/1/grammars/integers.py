@@ -1,18 +1,14 @@
 """Integers as rules of xgrammar's EBNF, where xgrammar ignores `multipleOf` or refuses a bound.
 
-xgrammar 0.2.8 has multiples only up to 1,024, and in ranges of fewer than 10,000 values, and bounds
-of 64 bits. The rules are an automaton over the digits: its state is the remainder that is left.
+The rules are an automaton over the digits: its state is the remainder that they have to leave.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from fractions import Fraction
-from math import ceil, floor, gcd, isfinite
+from math import ceil, floor, gcd, inf
 from typing import Any
-
-Schema = Mapping[str, Any]
 
 DIGITS_AT_MOST, OPEN_DIGITS = 25, 16
 STATES_AT_MOST = 512  # which xgrammar compiles in 60 ms
@@ -20,127 +16,101 @@ STATES_AT_MOST = 512  # which xgrammar compiles in 60 ms
 PLAIN_TYPES = frozenset({"integer", "null", "boolean", "string"})
 # Where a schema has one of these, xgrammar ignores its type.
 ALONE = frozenset({"$ref", "const", "enum", "anyOf", "oneOf", "allOf"})
-LOWEST = {"minimum": ceil, "exclusiveMinimum": lambda bound: floor(bound) + 1}
-HIGHEST = {"maximum": floor, "exclusiveMaximum": lambda bound: ceil(bound) - 1}
-BOUNDS = LOWEST | HIGHEST
+BOUNDS: dict[str, tuple[str, Any, Callable[[Fraction], int]]] = {
+    "minimum": ("minimum", max, ceil),
+    "exclusiveMinimum": ("minimum", max, lambda bound: floor(bound) + 1),
+    "maximum": ("maximum", min, floor),
+    "exclusiveMaximum": ("maximum", min, lambda bound: ceil(bound) - 1),
+}
 IN_64_BITS = range(-(2**63), 2**63)
 
 
-@dataclass(frozen=True, slots=True)
-class Integers:
-    """The multiples of `step` from `low` to `high`."""
-
-    step: int
-    low: int
-    high: int
-
-    @property
-    def is_countable(self) -> bool:
-        """Whether the automaton is small. The proxy decides the same by the same formula."""
-        digits = len(str(max(-self.low, self.high)))
-        if digits > DIGITS_AT_MOST:
-            return False
-        states = (
-            min(10 ** (digits - left), min(10**left, self.step) // gcd(10**left, self.step))
-            for left in range(digits)
-        )
-        return sum(map(int, states)) <= STATES_AT_MOST
+Integers = tuple[int, int, int]  # the multiples of the first, from the second to the third
 
 
-def types_of(schema: Schema) -> frozenset[str]:
+def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
     named = schema.get("type", ())
-    if isinstance(named, list):
-        return frozenset(one for one in named if isinstance(one, str))
-    return frozenset({named} if isinstance(named, str) else ())
+    return frozenset({named} if isinstance(named, str) else map(str, named))
 
 
-def whole_bounds(schema: Schema) -> dict[str, int]:
+def whole_bounds(schema: Mapping[str, Any]) -> dict[str, int]:
     """An integer's bounds as whole numbers: `minimum`, `maximum`, both, or none."""
-    given = {name: Fraction(str(schema[name])) for name in BOUNDS if _is_number(schema.get(name))}
-    above = [LOWEST[name](bound) for name, bound in given.items() if name in LOWEST]
-    below = [HIGHEST[name](bound) for name, bound in given.items() if name in HIGHEST]
-    return ({"minimum": max(above)} if above else {}) | ({"maximum": min(below)} if below else {})
+    found: dict[str, int] = {}
+    for name, (end, tighter, whole) in BOUNDS.items():
+        if _is_number(schema.get(name)):
+            bound = whole(Fraction(str(schema[name])))
+            found[end] = tighter(bound, found.get(end, bound))
+    return found
 
 
 def _is_number(value: Any) -> bool:
-    if isinstance(value, float):
-        return isfinite(value)
-    return isinstance(value, int) and not isinstance(value, bool)
+    return type(value) in (int, float) and -inf < value < inf
 
 
-def integers_of(schema: Schema) -> Integers | None:
-    """An integer's values that xgrammar does not hold; None where it does, or where the automaton
-    would be large.
+def integers_of(schema: Mapping[str, Any]) -> Integers | None:
+    """An integer's values where xgrammar does not hold them, and the automaton is small.
+
+    The proxy tells by the same formula whether it is (proxy/language/structured/keywords.py).
     """
-    types = types_of(schema)
-    step = schema.get("multipleOf", 1)
+    types, step = types_of(schema), schema.get("multipleOf", 1)
     if "integer" not in types or not types <= PLAIN_TYPES or ALONE & set(schema):
         return None
-    if not _is_number(step) or step <= 0:
-        return None
     bounds = whole_bounds(schema)
-    if "multipleOf" not in schema and all(bound in IN_64_BITS for bound in bounds.values()):
+    is_held = "multipleOf" not in schema and all(one in IN_64_BITS for one in bounds.values())
+    if is_held or not _is_number(step) or step <= 0:
         return None
     step = Fraction(str(step)).numerator  # an integer that is a multiple of 2.5 is one of 5
-    digits = max(OPEN_DIGITS, *(len(str(abs(one))) + 1 for one in (step, *bounds.values())))
+    digits = max(len(str(abs(one))) for one in (step, *bounds.values()))
+    if len(bounds) < 2:
+        digits = max(OPEN_DIGITS, digits + 1)
+    states = sum(
+        min(10 ** (digits - left), min(10**left, step) // gcd(10**left, step))
+        for left in range(digits)
+    )
+    if digits > DIGITS_AT_MOST or states > STATES_AT_MOST:
+        return None
     most = 10**digits - 1
-    found = Integers(step, bounds.get("minimum", -most), bounds.get("maximum", most))
-    return found if found.is_countable else None
+    return step, bounds.get("minimum", -most), bounds.get("maximum", most)
 
 
-class IntegerRules:
-    """Collects the rules. Their names begin with `name`."""
+def rules_of(step: int, low: int, high: int, *, name: str) -> str:
+    """The rules for the multiples of `step` in a range; `name` is that of the first, and begins those of the others.
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._rules: dict[str, str] = {}
-        self._known: dict[tuple[int, str, str, int], str | None] = {}
+    Raises:
+        ValueError: there is no such number.
+    """
+    rules: dict[str, str] = {}
+    known: dict[tuple[str, str, int], str | None] = {}
 
-    def __str__(self) -> str:
-        return "".join(f"{name} ::= {body}\n" for name, body in self._rules.items())
-
-    def rule(self, wanted: Integers) -> str:
-        """The name of the rule for these. Raises ValueError: there is no such number."""
-        ways = []
-        for sign, first, last in (
-            ("", max(wanted.low, 0), wanted.high),
-            ('"-" ', max(-wanted.high, 1), -wanted.low),
-        ):
-            for digits in range(len(str(first)), len(str(last)) + 1) if first <= last else ():
-                low = max(first, 10 ** (digits - 1) if digits > 1 else 0)
-                high = min(last, 10**digits - 1)
-                ways.append((sign, self._between(wanted.step, str(low), str(high), 0)))
-        found = [f"{sign}{name}" for sign, name in ways if name is not None]
-        if not found:
-            raise ValueError("no multiple of multipleOf is in one of its ranges")
-        return self._add(" | ".join(found))
-
-    def _add(self, body: str) -> str:
-        name = f"{self._name}_{len(self._rules)}"
-        self._rules[name] = body
-        return name
-
-    def _between(self, step: int, low: str, high: str, rest: int) -> str | None:
-        """The rule for the digits from `low` to `high`, which are as many, whose number leaves
-        `rest`; None if there are none.
-        """
-        if rest >= 10 ** len(low):
+    def between(least: str, most: str, rest: int) -> str | None:
+        """The rule for as many digits whose number leaves `rest`; None if there are none."""
+        if rest >= 10 ** len(least):
             return None
-        if not low:
+        if not least:
             return ""
-        key = step, low, high, rest
-        if key not in self._known:
-            left = len(low) - 1
-            by_rule: dict[str, str] = {}
-            for digit in range(int(low[0]), int(high[0]) + 1):
-                rule = self._between(
-                    step,
-                    low[1:] if digit == int(low[0]) else "0" * left,
-                    high[1:] if digit == int(high[0]) else "9" * left,
-                    (rest - digit * 10**left) % step,
-                )
+        if (least, most, rest) not in known:
+            left, first, last = len(least) - 1, int(least[0]), int(most[0])
+            digits: dict[str, str] = {}
+            for digit in range(first, last + 1):
+                lower = least[1:] if digit == first else "0" * left
+                upper = most[1:] if digit == last else "9" * left
+                rule = between(lower, upper, (rest - digit * 10**left) % step)
                 if rule is not None:
-                    by_rule[rule] = by_rule.get(rule, "") + str(digit)
-            ways = [f"[{digits}] {rule}" for rule, digits in by_rule.items()]
-            self._known[key] = self._add(" | ".join(ways)) if ways else None
-        return self._known[key]
+                    digits[rule] = f"{digits.get(rule, '')}{digit}"
+            found = f"{name}_{len(rules)}" if digits else None
+            if found is not None:
+                rules[found] = " | ".join(f"[{some}] {rule}" for rule, some in digits.items())
+            known[least, most, rest] = found
+        return known[least, most, rest]
+
+    ways = []
+    for sign, least, most in (("", max(low, 0), high), ('"-" ', max(-high, 1), -low)):
+        for digits in range(len(str(least)), len(str(most)) + 1) if least <= most else ():
+            first = max(least, 10 ** (digits - 1) if digits > 1 else 0)
+            rule = between(str(first), str(min(most, 10**digits - 1)), 0)
+            ways += [] if rule is None else [sign + rule]
+    if not ways:
+        raise ValueError("no multiple of multipleOf is in one of its ranges")
+    return "".join(
+        f"{rule} ::= {body}\n" for rule, body in ({name: " | ".join(ways)} | rules).items()
+    )

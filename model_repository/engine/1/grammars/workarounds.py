@@ -11,14 +11,7 @@ import json
 import re
 from typing import Any
 
-from grammars.integers import (
-    BOUNDS,
-    IntegerRules,
-    Integers,
-    integers_of,
-    types_of,
-    whole_bounds,
-)
+from grammars.integers import BOUNDS, integers_of, rules_of, types_of, whole_bounds
 
 # An escape, a character class, or the end of an optional group.
 OPTIONAL_GROUP = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|(\)\?)", re.DOTALL)
@@ -94,19 +87,17 @@ def unmark_numbers(rules: str, mark: str) -> str:
     name = "multiple"
     while name in rules:
         name += "_"
-    integers = IntegerRules(name)
+    names: dict[str, str] = {}
 
     def number(found: re.Match[str]) -> str:
-        if found["step"] is None:
-            return found["number"]
-        wanted = Integers(int(found["step"]), int(found["low"]), int(found["high"]))
-        return f'" {integers.rule(wanted)} "'
+        if ":" not in found[1]:
+            return found[1]
+        return f'" {names.setdefault(found[1], f"{name}{len(names)}")} "'
 
-    pattern = (
-        rf'(?:\\")?{mark}(?:(?P<step>\d+):(?P<low>-?\d+):(?P<high>-?\d+)'
-        r'|(?P<number>-?[0-9][0-9.e+-]*))(?:\\")?'
-    )
-    return f"{re.sub(pattern, number, rules)}\n{integers}"
+    # strings of Qwen's XML have no quotation marks
+    rules = re.sub(rf'(?:\\")?{mark}(-?[0-9][0-9.e+:-]*)(?:\\")?', number, rules)
+    more = [rules_of(*map(int, one.split(":")), name=name) for one, name in names.items()]
+    return "\n".join([rules, *more])
 
 
 def _with_marks(given: Any, mark: str, *, is_value: bool = False, is_named: bool = False) -> Any:
@@ -116,7 +107,10 @@ def _with_marks(given: Any, mark: str, *, is_value: bool = False, is_named: bool
     if isinstance(given, dict):
         is_schema = not (is_value or is_named)
         if is_schema and (found := integers_of(given)) is not None:
-            return _with_text(given, f"{mark}{found.step}:{found.low}:{found.high}")
+            ways: list[Any] = [{"const": mark + ":".join(map(str, found))}]
+            if others := sorted(types_of(given) - {"integer"}):
+                ways.append({**given, "type": others})
+            return {**given, "anyOf": ways}
         return {
             key: _with_marks(
                 one,
@@ -128,13 +122,6 @@ def _with_marks(given: Any, mark: str, *, is_value: bool = False, is_named: bool
         }
     is_long = isinstance(given, int) and not -(2**63) <= given < 2**63
     return f"{mark}{given}" if is_value and (is_long or isinstance(given, float)) else given
-
-
-def _with_text(schema: dict[str, Any], text: str) -> dict[str, Any]:
-    """The schema with a text for its integers."""
-    others = {**schema, "type": sorted(types_of(schema) - {"integer"})}
-    more = [others] if others["type"] else []
-    return {**schema, "anyOf": [{"const": text}, *more]}
 
 
 def rewrite_ebnf(text: str) -> str:
@@ -165,13 +152,9 @@ def _with_whole_bounds(schema: dict[str, Any]) -> dict[str, Any]:
     types = types_of(schema)
     if {"integer", "number"} <= types:
         return {**schema, "type": sorted(types - {"integer"})}
-    bounds = whole_bounds(schema) if "integer" in types else {}
-    others = {
-        name: value
-        for name, value in schema.items()
-        if not bounds or name not in BOUNDS or isinstance(value, bool)
-    }
-    return others | bounds
+    if "integer" not in types or not (bounds := whole_bounds(schema)):
+        return schema
+    return {name: value for name, value in schema.items() if name not in BOUNDS} | bounds
 
 
 def _rewritten_value(key: str, value: Any) -> Any:
