@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -132,8 +133,9 @@ def unenforced_by_tool(schemas: Sequence[tuple[str, Any]], limits: SchemaLimits)
     """
     found = []
     for path, schema in schemas:
-        checked(schema, path, limits)
-        found.append({"unenforced": unenforced(schema), "only_ours": only_ours(schema)})
+        parameters = json.loads(checked(schema, path, limits))
+        facts = {"unenforced": unenforced(schema), "only_ours": only_ours(schema)}
+        found.append(facts if parameters == schema else {**facts, "parameters": parameters})
     return found
 
 
@@ -224,7 +226,9 @@ class Examiner:
         self._constraints: Recent[bytes, Constraint] = Recent(
             RECENT_BYTES, lambda found: getsizeof(found.text)
         )
-        self._unenforced: Recent[bytes, Facts] = Recent(RECENT_BYTES)
+        self._unenforced: Recent[bytes, Facts] = Recent(
+            RECENT_BYTES, lambda found: len(serialized(found.get("parameters")))
+        )
 
     async def constraint(self, request: ConstraintRequest, caller: str) -> Constraint:
         """The constraint for the engine, with the facts that later checks need."""

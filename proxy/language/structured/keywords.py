@@ -16,7 +16,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from proxy.language.structured.schema import Schema, followed, is_pointer, schemas, whole_bounds
+from proxy.language.structured.schema import Schema, bounds, followed, is_pointer, schemas
 
 _ANNOTATIONS = ("contentEncoding", "contentMediaType", "contentSchema")
 # Never enforced, wherever they stand.
@@ -206,10 +206,10 @@ _DIGITS_AT_MOST, _OPEN_DIGITS, _STATES_AT_MOST, _MULTIPLE_AT_MOST = 25, 16, 512,
 
 def _has_multiples(one: Schema) -> bool:
     """Whether the grammar has only the multiples among an integer's values."""
-    bounds = [bound for bound in whole_bounds(one) if bound is not None]
+    ends = [bound for bound in bounds(one) if bound is not None]
     step = Fraction(str(one["multipleOf"])).numerator
-    digits = max(len(str(abs(value))) for value in (step, *bounds))
-    if len(bounds) < 2:
+    digits = max(len(str(abs(value))) for value in (step, *ends))
+    if len(ends) < 2:
         digits = max(_OPEN_DIGITS, digits + 1)
     states = sum(
         min(10 ** (digits - left), min(10**left, step) // gcd(10**left, step))
@@ -217,7 +217,7 @@ def _has_multiples(one: Schema) -> bool:
     )
     if digits <= _DIGITS_AT_MOST and states <= _STATES_AT_MOST:
         return True
-    return step == one["multipleOf"] <= _MULTIPLE_AT_MOST and not bounds
+    return step == one["multipleOf"] <= _MULTIPLE_AT_MOST and not ends
 
 
 def _has_competing_rules(one: Schema) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
-from math import ceil, floor
+from math import ceil, floor, inf
 from typing import Any
 from urllib.parse import unquote
 
@@ -42,6 +42,9 @@ _LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
 _MAPS = frozenset(
     {"properties", "patternProperties", "dependentSchemas", "dependencies", *DEFINITIONS}
 )
+_UNIONS = ("anyOf", "oneOf")
+# The engine's grammar has nothing of these.
+_UNSEEN = frozenset({"not", "if", "then", "else", "contains", "dependentSchemas", "dependencies"})
 # Their schemas apply to the same value as the schema that contains them.
 _IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
 
@@ -197,7 +200,7 @@ class SchemaLimits:
 
 
 def checked(value: Any, field: str, limits: SchemaLimits) -> str:
-    """The schema as JSON text.
+    """The schema as JSON text, without what no value conforms to.
 
     Args:
         value: a schema, or its text.
@@ -205,18 +208,18 @@ def checked(value: Any, field: str, limits: SchemaLimits) -> str:
 
     Raises:
         RequestError: it is not a JSON Schema; a reference leads nowhere, out of the document, or
-            only to itself; a value would have no end, or more decimals than the engine writes; or
-            it exceeds `limits`.
+            only to itself; a value would have no end, or more decimals than the engine writes, and
+            no other can be written in its place; or it exceeds `limits`.
     """
     schema = parsed(value, field)
     text = as_json(schema, field)
     if len(text.encode()) > limits.size_bytes:
         raise too_long(field, limits.size_bytes)
-    _check(schema, field, limits)
-    return text
+    found = _check(schema, field, limits)
+    return text if found == schema else as_json(found, field)
 
 
-def _check(schema: Any, field: str, limits: SchemaLimits) -> None:
+def _check(schema: Any, field: str, limits: SchemaLimits) -> Any:
     check_depth(schema, field, limits.depth)
     _check_meta(schema, field)
     _check_references(schema, field)
@@ -224,10 +227,9 @@ def _check(schema: Any, field: str, limits: SchemaLimits) -> None:
     if properties > limits.properties:
         raise _invalid(field, f"it has {properties} properties, more than {limits.properties}")
     _check_circles(schema, field)
-    _check_ends(schema, field)
-    _check_ranges(schema, field)
     if unfolding(schema).size > limits.unfolded:
         raise _invalid(field, f"its references unfold to more than {limits.unfolded} schemas")
+    return _without_empty(schema, field)
 
 
 def parsed(value: Any, field: str) -> Any:
@@ -312,19 +314,57 @@ def _check_circles(schema: Any, field: str) -> None:
         raise _invalid(field, f"the reference {echoed(named)} leads only to itself") from None
 
 
-def _check_ends(schema: Any, field: str) -> None:
-    """Refuses a schema whose values would each contain a further one of it, without an end."""
+def _without_empty(schema: Schema, field: str) -> Any:
+    """The schema without types, and branches of unions, of which no value can be written: they are
+    empty, or each of their values would contain a further one, without an end.
+    """
     references, graph = References(schema), _Ends(one for one, _ in _inside_out(schema))
     for one in graph.schemas.values():
-        parts: list[int | None] = []
+        parts: list[int | None] = [] if one.get("enum") != [] else [graph.never]
         if "const" not in one and "enum" not in one:
             parts += map(graph.part, [*references.targets(one), *one.get("allOf", ())])
-            unions = (one[name] for name in ("anyOf", "oneOf") if name in one)
+            unions = (one[name] for name in _UNIONS if name in one)
             parts += [graph.need(1, map(graph.part, union)) for union in unions]
             parts.append(_value(one, graph))
         graph.need(len(parts), parts, id(one))
-    if graph.has_endless():
-        raise _invalid(field, "it describes a value that contains itself, without an end")
+    try:
+        found = _reduced(schema, graph.usable())
+        named = [str(one.get("$ref")) for one in schemas(found)]
+        if found != schema and any(f"/{name}/" in one for name in _UNIONS for one in named):
+            raise ValueError  # it counts the branches
+    except ValueError:
+        raise _invalid(
+            field,
+            f"a value in it cannot be written: no number of {DECIMALS} decimals is in its range, "
+            "its sizes contradict each other, or it contains itself, without an end",
+        ) from None
+    return found
+
+
+def _reduced(given: Any, usable: Collection[int]) -> Any:
+    """Raises ValueError: an answer could still need a value of another schema than these."""
+    if not isinstance(given, Mapping):
+        return given
+    if id(given) not in usable:
+        raise ValueError
+    found = dict(given)
+    for keyword, value in given.items():
+        if keyword == "type" and isinstance(value, list):
+            empty = _empty_types(given)
+            found[keyword] = [one for one in value if one not in empty]
+        elif keyword in _MAPS - _UNSEEN and isinstance(value, Mapping):
+            found[keyword] = {
+                name: one
+                if keyword in DEFINITIONS and id(one) not in usable
+                else _reduced(one, usable)
+                for name, one in value.items()
+            }
+        elif keyword in _LISTS and isinstance(value, list):
+            kept = [one for one in value if keyword not in _UNIONS or id(one) in usable]
+            found[keyword] = [_reduced(one, usable) for one in kept]
+        elif keyword in _ONE - _UNSEEN:
+            found[keyword] = _reduced(value, usable)
+    return found
 
 
 class _Ends:
@@ -336,8 +376,11 @@ class _Ends:
         self.schemas = {id(one): one for one in schemas}
         self._missing: dict[int, int] = {}
         self._above: dict[int, list[int]] = {}
+        self.never = self.need(1, ())
 
     def part(self, schema: Any) -> int | None:
+        if schema is False:
+            return self.never
         return id(schema) if id(schema) in self.schemas else None
 
     def need(self, count: int, parts: Iterable[int | None], of: int | None = None) -> int | None:
@@ -353,14 +396,14 @@ class _Ends:
             self._above.setdefault(one, []).append(key)
         return key
 
-    def has_endless(self) -> bool:
+    def usable(self) -> set[int]:
         ended = [key for key, count in self._missing.items() if count <= 0]
         while ended:
             for key in self._above.get(ended.pop(), ()):
                 self._missing[key] -= 1
                 if self._missing[key] == 0:
                     ended.append(key)
-        return any(self._missing[key] > 0 for key in self.schemas)
+        return {id(True), *(key for key in self.schemas if self._missing[key] <= 0)}
 
 
 def _value(one: Schema, graph: _Ends) -> int | None:
@@ -368,8 +411,9 @@ def _value(one: Schema, graph: _Ends) -> int | None:
     part, need = graph.part, graph.need
     listed = one.get("properties", {})
     first = one.get("prefixItems", ())
+    first = first if isinstance(first, list) else ()  # before 2020-12 it has no meaning
     named = one.get("type", "object" if listed else "array" if first or "items" in one else "null")
-    types = {named} if isinstance(named, str) else set(named)
+    types = ({named} if isinstance(named, str) else set(named)) - _empty_types(one)
     if types - {"object", "array"}:
         return None
     ways = []
@@ -390,40 +434,33 @@ def _value(one: Schema, graph: _Ends) -> int | None:
 
 
 DECIMALS = 6  # of a number in a range, in the engine's grammar
-_LOWEST: dict[str, Callable[[Fraction], int]] = {
-    "minimum": ceil,
-    "exclusiveMinimum": lambda bound: floor(bound) + 1,
-}
-_HIGHEST: dict[str, Callable[[Fraction], int]] = {
-    "maximum": floor,
-    "exclusiveMaximum": lambda bound: ceil(bound) - 1,
-}
+_LOWEST = {"minimum": ceil, "exclusiveMinimum": lambda bound: floor(bound) + 1}
+_HIGHEST = {"maximum": floor, "exclusiveMaximum": lambda bound: ceil(bound) - 1}
+_SIZES = (("string", "Length"), ("array", "Items"), ("object", "Properties"))
 
 
-def _check_ranges(schema: Any, field: str) -> None:
-    """Refuses a range without a number that the engine's grammar can write."""
-    for one in schemas(schema):
-        if "number" in one.get("type", ()) and not {"const", "enum"} & set(one):
-            first, last = _range(one, 10**DECIMALS)
-            if first is not None and last is not None and first > last:
-                raise _invalid(field, f"no number of {DECIMALS} decimals is in one of its ranges")
+def _empty_types(one: Schema) -> set[str]:
+    """The types of which it permits no value, or none that the engine's grammar can write."""
+    found = {kind for kind, of in _SIZES if one.get(f"min{of}", 0) > one.get(f"max{of}", inf)}
+    multiple = Fraction(str(one.get("multipleOf") or 1)).numerator
+    for kind, steps, step in (("integer", 1, multiple), ("number", 10**DECIMALS, 1)):
+        first, last = bounds(one, steps)
+        if first is not None and last is not None and -(-first // step) * step > last:
+            found.add(kind)
+    return found
 
 
-def whole_bounds(one: Schema) -> tuple[int | None, int | None]:
-    """The lowest and the highest integer of a range; None for no bound."""
-    return _range(one, 1)
-
-
-def _range(one: Schema, steps: int) -> tuple[int | None, int | None]:
-    """In so many steps of 1. In draft 4, an exclusive bound is a boolean."""
-    above, below = (
-        [
-            end(Fraction(str(one[name])) * steps)
-            for name, end in ends.items()
-            if not isinstance(one.get(name, False), bool)
-        ]
-        for ends in (_LOWEST, _HIGHEST)
-    )
+def bounds(one: Schema, steps: int = 1) -> tuple[int | None, int | None]:
+    """The lowest and the highest integer of a range, or in so many steps of 1; None for no bound.
+    In draft 4, an exclusive bound is a boolean.
+    """
+    given = {
+        name: Fraction(str(one[name])) * steps
+        for name in (*_LOWEST, *_HIGHEST)
+        if type(one.get(name)) in (int, float)
+    }
+    above = [end(given[name]) for name, end in _LOWEST.items() if name in given]
+    below = [end(given[name]) for name, end in _HIGHEST.items() if name in given]
     return max(above, default=None), min(below, default=None)
 
 

@@ -74,7 +74,7 @@ def integers_of(schema: Mapping[str, Any]) -> Integers | None:
 
 
 def rules_of(step: int, low: int, high: int, *, name: str) -> str:
-    """The rules for the multiples of `step` in a range; `name` is that of the first, and begins those of the others.
+    """The rules for the multiples of `step` in a range; `name` is that of the first.
 
     Raises:
         ValueError: there is no such number.
