@@ -22,9 +22,8 @@ class Constraint:
 
     field: the path of the caller's field that asks for it, for errors. is_strict: what a grammar
     cannot enforce is checked in the answer. unenforced: a schema's keywords that a grammar does
-    not enforce. only_ours: those that only a grammar of ours enforces. unchecked: those that the
-    check of an answer passes over, too. check_error: why an answer cannot be checked, None if it
-    can.
+    not enforce. unchecked: those that the check of an answer passes over, too. check_error: why an
+    answer cannot be checked, None if it can.
     """
 
     kind: GuideKind
@@ -32,6 +31,5 @@ class Constraint:
     field: str = "constraint"
     is_strict: bool = False
     unenforced: tuple[str, ...] = ()
-    only_ours: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = ()
     check_error: str | None = None

@@ -21,9 +21,9 @@ class Tool:
     """A tool of the caller's. `parameters`: a JSON Schema; None for no arguments.
 
     is_strict: arguments must conform to the schema, not only aim at it. unenforced: keywords of
-    `parameters` that a grammar does not enforce; only_ours: those that only one of ours enforces.
-    runs_here: it is the proxy's own, see domain.server_tools. returns: what is said of its results,
-    for templates, by the name that the caller has for it.
+    `parameters` that a grammar does not enforce. runs_here: it is the
+    proxy's own, see domain.server_tools. returns: what is said of its results, for templates, by
+    the name that the caller has for it.
     is_custom: it takes plain text, which conforms to `grammar`, and has no parameters; without a
     grammar, any text.
     """
@@ -33,7 +33,6 @@ class Tool:
     parameters: Mapping[str, Any] | None = None
     is_strict: bool = False
     unenforced: tuple[str, ...] = ()
-    only_ours: tuple[str, ...] = ()
     runs_here: bool = False
     returns: Mapping[str, Any] = field(default_factory=dict)
     is_custom: bool = False

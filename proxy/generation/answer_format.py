@@ -191,12 +191,10 @@ def _check(request: GenerationRequest, card: ModelCard, guides: Guides) -> Check
     tools = [tool for tool in functions if must_call or tool.is_strict]
     is_guided = guides.family is not None
     if is_guided:
-        has_ours = card.facts.has_our_grammars
-        loose = [
-            tool
-            for tool in tools
-            if tool.unenforced or (tool.only_ours and not has_ours) or tool.name in guides.unheld
-        ]
+        unheld = set(guides.unheld)
+        if not card.facts.has_our_grammars:
+            unheld |= {tool.name for tool in tools if checks.MULTIPLE in str(tool.parameters)}
+        loose = [tool for tool in tools if tool.unenforced or tool.name in unheld]
         tools = [tool for tool in loose if tool.is_strict]
     found: list[Check] = []
     misses_calls = must_call and not is_guided

@@ -26,6 +26,7 @@ from proxy.language.structured.schema import unfolding
 
 VIOLATIONS_AT_MOST = 3  # in one message, to the model and to the caller
 CHECKED_KINDS = (GuideKind.JSON, GuideKind.JSON_SCHEMA, GuideKind.REGEX)
+MULTIPLE = "multipleOf"
 _ANY_JSON = {"type": ["object", "array"]}
 
 
@@ -146,8 +147,10 @@ def unenforced_keywords(constraint: Constraint | None, card: ModelCard) -> tuple
 
 
 def _unenforced(constraint: Constraint, card: ModelCard) -> tuple[str, ...]:
-    more = () if card.facts.has_our_grammars else constraint.only_ours
-    return constraint.unenforced + more
+    """Compilers of other engines ignore each `multipleOf`, as xgrammar 0.1.32 of TensorRT-LLM."""
+    is_held = card.facts.has_our_grammars or MULTIPLE not in constraint.text
+    more = () if is_held else (MULTIPLE,)
+    return tuple(dict.fromkeys((*constraint.unenforced, *more)))
 
 
 def schema_violation(schema: Any, text: str) -> str | None:

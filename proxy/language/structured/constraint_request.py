@@ -23,7 +23,7 @@ from proxy.domain.tools import Tool, ToolGrammar
 from proxy.language.structured import checks, structural_tags
 from proxy.language.structured.constraint_errors import TOOLS_FIELD, too_costly
 from proxy.language.structured.escaped_grammar import IN_JSON
-from proxy.language.structured.keywords import only_ours, uncheckable, unenforced
+from proxy.language.structured.keywords import uncheckable, unenforced
 from proxy.language.structured.recent import Recent, fingerprint, serialized
 from proxy.language.structured.schema import SchemaLimits, checked, parsed, too_long
 from proxy.language.structured.structural_tags import grammar_format, structural_tag
@@ -134,8 +134,8 @@ def unenforced_by_tool(schemas: Sequence[tuple[str, Any]], limits: SchemaLimits)
     found = []
     for path, schema in schemas:
         parameters = json.loads(checked(schema, path, limits))
-        facts = {"unenforced": unenforced(schema), "only_ours": only_ours(schema)}
-        found.append(facts if parameters == schema else {**facts, "parameters": parameters})
+        changed = {} if parameters == schema else {"parameters": parameters}
+        found.append({"unenforced": unenforced(schema), **changed})
     return found
 
 
@@ -159,7 +159,6 @@ def _of_schema(request: ConstraintRequest, limits: SchemaLimits) -> Constraint:
         request.field,
         request.is_strict,
         unenforced=unenforced(schema),
-        only_ours=only_ours(schema),
         unchecked=uncheckable(schema),
     )
 

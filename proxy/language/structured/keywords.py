@@ -110,14 +110,6 @@ def unenforced(schema: Schema) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def only_ours(schema: Schema) -> tuple[str, ...]:
-    """Those that only a grammar of ours enforces: xgrammar 0.1.32, which TensorRT-LLM has, ignores
-    each `multipleOf`.
-    """
-    has_multiples = any("multipleOf" in one for one in schemas(schema))
-    return ("multipleOf",) if has_multiples and "multipleOf" not in unenforced(schema) else ()
-
-
 def uncheckable(schema: Schema) -> tuple[str, ...]:
     """The keywords that neither the grammar nor the check of an answer enforces."""
     found = [name for one in schemas(schema) for name in _ANNOTATIONS if name in one]
@@ -201,23 +193,24 @@ def is_wide(pattern: str) -> bool:
 # Of an integer, our grammar has an automaton for its multiples, where that is small (see
 # model_repository/engine/1/grammars/integers.py). Without bounds xgrammar has them up to 1,024.
 _WITH_MULTIPLES = frozenset({"integer", "null", "boolean", "string"})
-_DIGITS_AT_MOST, _OPEN_DIGITS, _STATES_AT_MOST, _MULTIPLE_AT_MOST = 25, 16, 512, 1024
+_BEYOND, _OPEN_DIGITS, _STATES_AT_MOST, _MULTIPLE_AT_MOST = 10**24, 16, 512, 1024
 
 
 def _has_multiples(one: Schema) -> bool:
     """Whether the grammar has only the multiples among an integer's values."""
     ends = [bound for bound in bounds(one) if bound is not None]
     step = Fraction(str(one["multipleOf"])).numerator
-    digits = max(len(str(abs(value))) for value in (step, *ends))
-    if len(ends) < 2:
-        digits = max(_OPEN_DIGITS, digits + 1)
+    if not ends and step == one["multipleOf"] <= _MULTIPLE_AT_MOST:
+        return True
+    most = max(map(abs, (step, *ends)))
+    if most >= _BEYOND:
+        return False
+    digits = len(str(most)) if len(ends) == 2 else max(_OPEN_DIGITS, len(str(most)) + 1)
     states = sum(
         min(10 ** (digits - left), min(10**left, step) // gcd(10**left, step))
         for left in range(digits)
     )
-    if digits <= _DIGITS_AT_MOST and states <= _STATES_AT_MOST:
-        return True
-    return step == one["multipleOf"] <= _MULTIPLE_AT_MOST and not ends
+    return bool(states <= _STATES_AT_MOST)
 
 
 def _has_competing_rules(one: Schema) -> bool:

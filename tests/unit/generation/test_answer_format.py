@@ -108,8 +108,8 @@ def test_what_a_grammar_does_not_hold_of_a_strict_tool_is_checked():
 def test_what_only_our_grammars_hold_is_checked_of_other_engines(runtime, is_checked):
     of = card(facts=replace(CARD.facts, runtime=runtime))
     schema = {"type": "object", "properties": {"x": {"type": "integer", "multipleOf": 5}}}
-    tool = Tool(name="f", parameters=schema, is_strict=True, only_ours=("multipleOf",))
-    text = replace(FORMAT, text=json.dumps(schema), is_strict=True, only_ours=("multipleOf",))
+    tool = Tool(name="f", parameters=schema, is_strict=True)
+    text = replace(FORMAT, text=json.dumps(schema), is_strict=True)
     for request in (asked(tools=(tool,)), asked(tools=(), constraint=text)):
         assert (format_of(request, of).check is not None) is is_checked
     loose = replace(text, is_strict=False)

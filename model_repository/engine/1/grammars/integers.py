@@ -10,7 +10,8 @@ from fractions import Fraction
 from math import ceil, floor, gcd, inf
 from typing import Any
 
-DIGITS_AT_MOST, OPEN_DIGITS = 25, 16
+BEYOND = 10**24  # a larger number is left to xgrammar
+OPEN_DIGITS = 16  # at least, on a side without a bound
 STATES_AT_MOST = 512  # which xgrammar compiles in 60 ms
 # Types that an integer's schema may have besides: none of them contains another schema.
 PLAIN_TYPES = frozenset({"integer", "null", "boolean", "string"})
@@ -60,14 +61,15 @@ def integers_of(schema: Mapping[str, Any]) -> Integers | None:
     if is_held or not _is_number(step) or step <= 0:
         return None
     step = Fraction(str(step)).numerator  # an integer that is a multiple of 2.5 is one of 5
-    digits = max(len(str(abs(one))) for one in (step, *bounds.values()))
-    if len(bounds) < 2:
-        digits = max(OPEN_DIGITS, digits + 1)
+    most = max(map(abs, (step, *bounds.values())))
+    if most >= BEYOND:
+        return None
+    digits = len(str(most)) if len(bounds) == 2 else max(OPEN_DIGITS, len(str(most)) + 1)
     states = sum(
         min(10 ** (digits - left), min(10**left, step) // gcd(10**left, step))
         for left in range(digits)
     )
-    if digits > DIGITS_AT_MOST or states > STATES_AT_MOST:
+    if states > STATES_AT_MOST:
         return None
     most = 10**digits - 1
     return step, bounds.get("minimum", -most), bounds.get("maximum", most)
