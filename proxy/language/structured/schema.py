@@ -159,7 +159,9 @@ def unfolding(root: Schema) -> Unfolding:
     return Unfolding(size=sizes[id(root)], is_recursive=is_recursive)
 
 
-def _inside_out(root: Schema) -> Iterator[tuple[Schema, list[Schema]]]:
+def _inside_out(
+    root: Schema, without: Collection[str] = DEFINITIONS
+) -> Iterator[tuple[Schema, list[Schema]]]:
     """Each schema of a value, after those that are in it or that it refers to, which are given too.
 
     Not recursive in Python, since a chain of references may be long.
@@ -169,7 +171,7 @@ def _inside_out(root: Schema) -> Iterator[tuple[Schema, list[Schema]]]:
     path: list[tuple[Schema, list[Schema], Iterator[Schema]]] = []
 
     def enter(schema: Schema) -> None:
-        found = [one for keyword, one in below(schema) if keyword not in DEFINITIONS]
+        found = [one for keyword, one in below(schema) if keyword not in without]
         both = found + references.targets(schema)
         inner: list[Schema] = [one for one in both if isinstance(one, dict)]
         seen.add(id(schema))
@@ -318,7 +320,8 @@ def _without_empty(schema: Schema, field: str) -> Any:
     """The schema without types, and branches of unions, of which no value can be written: they are
     empty, or each of their values would contain a further one, without an end.
     """
-    references, graph = References(schema), _Ends(one for one, _ in _inside_out(schema))
+    seen = (one for one, _ in _inside_out(schema, (*DEFINITIONS, *_UNSEEN)))
+    references, graph = References(schema), _Ends(seen)
     for one in graph.schemas.values():
         parts: list[int | None] = [] if one.get("enum") != [] else [graph.never]
         if "const" not in one and "enum" not in one:
@@ -341,29 +344,31 @@ def _without_empty(schema: Schema, field: str) -> Any:
     return found
 
 
-def _reduced(given: Any, usable: Collection[int]) -> Any:
-    """Raises ValueError: an answer could still need a value of another schema than these."""
+def _reduced(given: Any, usable: Collection[int], *, is_seen: bool = True) -> Any:
+    """usable: the ids of schemas. is_seen: the engine's grammar has it.
+
+    Raises:
+        ValueError: an answer could still need a value of another schema than these.
+    """
+    if isinstance(given, list):
+        return [_reduced(one, usable, is_seen=is_seen) for one in given]
     if not isinstance(given, Mapping):
         return given
-    if id(given) not in usable:
+    is_schema = id(given) in usable  # and not data, or a map of definitions
+    if is_seen and not is_schema:
         raise ValueError
     found = dict(given)
     for keyword, value in given.items():
-        if keyword == "type" and isinstance(value, list):
+        if is_schema and keyword == "type" and isinstance(value, list):
             empty = _empty_types(given)
             found[keyword] = [one for one in value if one not in empty]
-        elif keyword in _MAPS - _UNSEEN and isinstance(value, Mapping):
-            found[keyword] = {
-                name: one
-                if keyword in DEFINITIONS and id(one) not in usable
-                else _reduced(one, usable)
-                for name, one in value.items()
-            }
-        elif keyword in _LISTS and isinstance(value, list):
-            kept = [one for one in value if keyword not in _UNIONS or id(one) in usable]
-            found[keyword] = [_reduced(one, usable) for one in kept]
-        elif keyword in _ONE - _UNSEEN:
-            found[keyword] = _reduced(value, usable)
+        elif is_schema and keyword in _UNIONS:
+            found[keyword] = [_reduced(one, usable) for one in value if id(one) in usable]
+        elif is_schema and keyword in ("properties", "patternProperties"):
+            found[keyword] = {name: _reduced(one, usable) for name, one in value.items()}
+        elif keyword not in _UNSEEN:
+            is_part = is_schema and keyword in _ONE | _LISTS
+            found[keyword] = _reduced(value, usable, is_seen=is_part)
     return found
 
 
