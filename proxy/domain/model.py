@@ -211,7 +211,7 @@ class ModelFacts:
     @property
     def has_our_grammars(self) -> bool:
         """Whether its engine gets grammars of ours, and does not compile JSON schemas itself."""
-        return self.adopted is None and self.runtime not in ("tensorrt_llm", "tensorrtllm")
+        return self.adopted is None and self.runtime in ("onnx", "vllm", "scripted")
 
     @property
     def kind(self) -> Kind:

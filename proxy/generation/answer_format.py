@@ -193,7 +193,7 @@ def _check(request: GenerationRequest, card: ModelCard, guides: Guides) -> Check
     if is_guided:
         unheld = set(guides.unheld)
         if not card.facts.has_our_grammars:
-            unheld |= {tool.name for tool in tools if checks.MULTIPLE in str(tool.parameters)}
+            unheld |= {tool.name for tool in tools if "multipleOf" in str(tool.parameters)}
         loose = [tool for tool in tools if tool.unenforced or tool.name in unheld]
         tools = [tool for tool in loose if tool.is_strict]
     found: list[Check] = []

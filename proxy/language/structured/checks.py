@@ -26,7 +26,6 @@ from proxy.language.structured.schema import unfolding
 
 VIOLATIONS_AT_MOST = 3  # in one message, to the model and to the caller
 CHECKED_KINDS = (GuideKind.JSON, GuideKind.JSON_SCHEMA, GuideKind.REGEX)
-MULTIPLE = "multipleOf"
 _ANY_JSON = {"type": ["object", "array"]}
 
 
@@ -148,9 +147,8 @@ def unenforced_keywords(constraint: Constraint | None, card: ModelCard) -> tuple
 
 def _unenforced(constraint: Constraint, card: ModelCard) -> tuple[str, ...]:
     """Compilers of other engines ignore each `multipleOf`, as xgrammar 0.1.32 of TensorRT-LLM."""
-    is_held = card.facts.has_our_grammars or MULTIPLE not in constraint.text
-    more = () if is_held else (MULTIPLE,)
-    return tuple(dict.fromkeys((*constraint.unenforced, *more)))
+    is_held = card.facts.has_our_grammars or "multipleOf" not in constraint.text
+    return tuple(dict.fromkeys((*constraint.unenforced, *([] if is_held else ["multipleOf"]))))
 
 
 def schema_violation(schema: Any, text: str) -> str | None:

@@ -28,7 +28,6 @@ from proxy.language.structured.recent import Recent, fingerprint, serialized
 from proxy.language.structured.schema import SchemaLimits, checked, parsed, too_long
 from proxy.language.structured.structural_tags import grammar_format, structural_tag
 
-Facts = dict[str, Any]
 ANY_OBJECT = '{"type": "object"}'
 _SPECIAL = re.compile(r"[\\.^$*+?{}\[\]()|/-]")
 _CONTROL = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
@@ -119,7 +118,9 @@ def constraint_of(request: ConstraintRequest, limits: GuideLimits) -> Constraint
             assert_never(request.form)
 
 
-def unenforced_by_tool(schemas: Sequence[tuple[str, Any]], limits: SchemaLimits) -> list[Facts]:
+def unenforced_by_tool(
+    schemas: Sequence[tuple[str, Any]], limits: SchemaLimits
+) -> list[dict[str, Any]]:
     """Checks the schemas of tools.
 
     Args:
@@ -225,9 +226,7 @@ class Examiner:
         self._constraints: Recent[bytes, Constraint] = Recent(
             RECENT_BYTES, lambda found: getsizeof(found.text)
         )
-        self._unenforced: Recent[bytes, Facts] = Recent(
-            RECENT_BYTES, lambda found: len(serialized(found.get("parameters")))
-        )
+        self._unenforced: Recent[bytes, Any] = Recent(RECENT_BYTES, lambda one: len(str(one)))
 
     async def constraint(self, request: ConstraintRequest, caller: str) -> Constraint:
         """The constraint for the engine, with the facts that later checks need."""

@@ -1,6 +1,6 @@
 """The keywords of a JSON Schema that the engine's grammar does not enforce.
 
-Found by experiment with xgrammar 0.2.8. docs/guided_decoding.md lists the same, and tests compare
+Found by experiment with xgrammar 0.2.9. docs/guided_decoding.md lists the same, and tests compare
 both with what the grammar permits.
 """
 

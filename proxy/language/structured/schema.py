@@ -210,8 +210,7 @@ def checked(value: Any, field: str, limits: SchemaLimits) -> str:
 
     Raises:
         RequestError: it is not a JSON Schema; a reference leads nowhere, out of the document, or
-            only to itself; a value would have no end, or more decimals than the engine writes, and
-            no other can be written in its place; or it exceeds `limits`.
+            only to itself; a value that it needs cannot be written; or it exceeds `limits`.
     """
     schema = parsed(value, field)
     text = as_json(schema, field)
@@ -317,11 +316,9 @@ def _check_circles(schema: Any, field: str) -> None:
 
 
 def _without_empty(schema: Schema, field: str) -> Any:
-    """The schema without types, and branches of unions, of which no value can be written: they are
-    empty, or each of their values would contain a further one, without an end.
-    """
-    seen = (one for one, _ in _inside_out(schema, (*DEFINITIONS, *_UNSEEN)))
-    references, graph = References(schema), _Ends(seen)
+    """The schema without types, and branches of unions, of which no value can be written."""
+    seen = _inside_out(schema, (*DEFINITIONS, *_UNSEEN))
+    references, graph = References(schema), _Ends(one for one, _ in seen)
     for one in graph.schemas.values():
         parts: list[int | None] = [] if one.get("enum") != [] else [graph.never]
         if "const" not in one and "enum" not in one:
@@ -336,20 +333,14 @@ def _without_empty(schema: Schema, field: str) -> Any:
         if found != schema and any(f"/{name}/" in one for name in _UNIONS for one in named):
             raise ValueError  # it counts the branches
     except ValueError:
-        raise _invalid(
-            field,
-            f"a value in it cannot be written: no number of {DECIMALS} decimals is in its range, "
-            "its sizes contradict each other, or it contains itself, without an end",
-        ) from None
+        reason = f"a value cannot be written: no number of {DECIMALS} decimals is in its range, "
+        reason += "its sizes contradict each other, or it contains itself, without an end"
+        raise _invalid(field, reason) from None
     return found
 
 
 def _reduced(given: Any, usable: Collection[int], *, is_seen: bool = True) -> Any:
-    """usable: the ids of schemas. is_seen: the engine's grammar has it.
-
-    Raises:
-        ValueError: an answer could still need a value of another schema than these.
-    """
+    """usable: the ids of schemas. Raises ValueError: the grammar has another one (is_seen)."""
     if isinstance(given, list):
         return [_reduced(one, usable, is_seen=is_seen) for one in given]
     if not isinstance(given, Mapping):
@@ -367,8 +358,7 @@ def _reduced(given: Any, usable: Collection[int], *, is_seen: bool = True) -> An
         elif is_schema and keyword in ("properties", "patternProperties"):
             found[keyword] = {name: _reduced(one, usable) for name, one in value.items()}
         elif keyword not in _UNSEEN:
-            is_part = is_schema and keyword in _ONE | _LISTS
-            found[keyword] = _reduced(value, usable, is_seen=is_part)
+            found[keyword] = _reduced(value, usable, is_seen=is_schema and keyword in _ONE | _LISTS)
     return found
 
 
@@ -384,9 +374,8 @@ class _Ends:
         self.never = self.need(1, ())
 
     def part(self, schema: Any) -> int | None:
-        if schema is False:
-            return self.never
-        return id(schema) if id(schema) in self.schemas else None
+        none = self.never if schema is False else None
+        return id(schema) if id(schema) in self.schemas else none
 
     def need(self, count: int, parts: Iterable[int | None], of: int | None = None) -> int | None:
         """What ends as soon as so many of the parts do. of: the schema's id, if it is one's."""
@@ -459,13 +448,14 @@ def bounds(one: Schema, steps: int = 1) -> tuple[int | None, int | None]:
     """The lowest and the highest integer of a range, or in so many steps of 1; None for no bound.
     In draft 4, an exclusive bound is a boolean.
     """
-    given = {
-        name: Fraction(str(one[name])) * steps
-        for name in (*_LOWEST, *_HIGHEST)
-        if type(one.get(name)) in (int, float)
-    }
-    above = [end(given[name]) for name, end in _LOWEST.items() if name in given]
-    below = [end(given[name]) for name, end in _HIGHEST.items() if name in given]
+    above, below = (
+        [
+            end(Fraction(str(one[name])) * steps)
+            for name, end in ends.items()
+            if type(one.get(name)) in (int, float)
+        ]
+        for ends in (_LOWEST, _HIGHEST)
+    )
     return max(above, default=None), min(below, default=None)
 
 

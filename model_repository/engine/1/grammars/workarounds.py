@@ -1,4 +1,4 @@
-"""Rewrites guides so that xgrammar 0.2.8 enforces what they say.
+"""Rewrites guides so that xgrammar 0.2.9 enforces what they say.
 
 Its automaton for a `pattern`, and for a `Regex("…")` in EBNF, reads `a(xb+)?` as `a(xb*)?|ab*`, but
 reads `a(xb+){0,1}` correctly. And some of its formats accept invalid values, for example the 31st
@@ -144,17 +144,12 @@ def _rewritten(given: Any) -> Any:
         }
     if isinstance(schema.get("format"), str) and schema["format"] in FORMATS:
         schema["pattern"] = FORMATS[schema.pop("format")]
-    return _with_whole_bounds(schema)
-
-
-def _with_whole_bounds(schema: dict[str, Any]) -> dict[str, Any]:
-    """xgrammar refuses other bounds of an integer, also where it may be any number."""
     types = types_of(schema)
     if {"integer", "number"} <= types:
-        return {**schema, "type": sorted(types - {"integer"})}
-    if "integer" not in types or not (bounds := whole_bounds(schema)):
-        return schema
-    return {name: value for name, value in schema.items() if name not in BOUNDS} | bounds
+        schema["type"] = sorted(types - {"integer"})
+    elif "integer" in types and (bounds := whole_bounds(schema)):
+        schema = {name: value for name, value in schema.items() if name not in BOUNDS} | bounds
+    return schema
 
 
 def _rewritten_value(key: str, value: Any) -> Any:

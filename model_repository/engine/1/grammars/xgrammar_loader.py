@@ -32,18 +32,17 @@ def load_xgrammar() -> Any:
         return importlib.import_module("xgrammar")
 
 
-def tokenizer_info(info_file: Path) -> Any:
-    """The TokenizerInfo of a guide.json, which another version of xgrammar may have written: each
-    refuses the others' files, but all write these fields.
-    """
+def grammar_compiler(info_file: Path) -> Any:
+    """Its table may be of another version of xgrammar, which refuses all but its own."""
     xgrammar = load_xgrammar()
     fields = json.loads(info_file.read_text(encoding="utf-8"))
-    return xgrammar.TokenizerInfo(
+    info = xgrammar.TokenizerInfo(
         [token.encode("latin-1") for token in fields["decoded_vocab"]],
         xgrammar.VocabType.RAW,
         vocab_size=fields["vocab_size"],
         stop_token_ids=fields["stop_token_ids"],
     )
+    return xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
 
 
 class _Placeholder(ModuleType):
