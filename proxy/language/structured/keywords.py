@@ -160,6 +160,9 @@ def _loose_of_type(one: Schema) -> Iterator[str]:
         yield "required"
     if "multipleOf" in one and not (types <= _WITH_MULTIPLES and _has_multiples(one)):
         yield "multipleOf"
+    for name in ("exclusiveMinimum", "exclusiveMaximum"):
+        if "number" in types and abs(one.get(name, 0)) >= 2**33:  # a double loses 6 decimals
+            yield name
     has_format = one.get("format") in FORMATS | _LONG_FORMATS
     if "pattern" in one or has_format:
         yield from (name for name in ("minLength", "maxLength") if name in one)
@@ -190,18 +193,17 @@ def is_wide(pattern: str) -> bool:
     return bool(_LOOSE.search(pattern)) or any(map(_LOOSE_IN_CLASS.search, in_classes))
 
 
-# Of an integer, our grammar has an automaton for its multiples, where that is small (see
-# model_repository/engine/1/grammars/integers.py). Without bounds xgrammar has them up to 1,024.
+# Where it is small, our grammar has an automaton for multiples, see the engine's integers.py.
 _WITH_MULTIPLES = frozenset({"integer", "null", "boolean", "string"})
-_BEYOND, _OPEN_DIGITS, _STATES_AT_MOST, _MULTIPLE_AT_MOST = 10**24, 16, 512, 1024
+_BEYOND, _OPEN_DIGITS, _STATES_AT_MOST = 10**24, 16, 512
 
 
 def _has_multiples(one: Schema) -> bool:
     """Whether the grammar has only the multiples among an integer's values."""
     ends = [bound for bound in bounds(one) if bound is not None]
     step = Fraction(str(one["multipleOf"])).numerator
-    if not ends and step == one["multipleOf"] <= _MULTIPLE_AT_MOST:
-        return True
+    if not ends and step == one["multipleOf"] <= 1024:
+        return True  # in xgrammar itself
     most = max(map(abs, (step, *ends)))
     if most >= _BEYOND:
         return False
