@@ -445,14 +445,12 @@ def _empty_types(one: Schema) -> set[str]:
 
 
 def bounds(one: Schema, steps: int = 1) -> tuple[int | None, int | None]:
-    """The lowest and the highest integer of a range, or in so many steps of 1; None for no bound.
-    In draft 4, an exclusive bound is a boolean.
-    """
+    """The ends of a range, rounded inward, in so many steps of 1; None for no bound."""
     above, below = (
         [
             end(Fraction(str(one[name])) * steps)
             for name, end in ends.items()
-            if type(one.get(name)) in (int, float)
+            if type(one.get(name)) in (int, float)  # and not a boolean, as in draft 4
         ]
         for ends in (_LOWEST, _HIGHEST)
     )

@@ -1,6 +1,4 @@
-"""Integers as rules of EBNF, where xgrammar ignores `multipleOf` or refuses a bound: an automaton
-over the digits, whose state is the remainder that they have to leave.
-"""
+"""Integers as rules of EBNF: an automaton whose state is the remainder that the digits leave."""
 
 from __future__ import annotations
 
@@ -14,8 +12,7 @@ BEYOND = 10**24  # a larger number is left to xgrammar
 OPEN_DIGITS = 16  # at least, on a side without a bound
 STATES_AT_MOST = 512  # which xgrammar compiles in 60 ms
 PLAIN_TYPES = frozenset({"integer", "null", "boolean", "string"})  # without schemas in them
-# Where a schema has one of these, xgrammar ignores its type.
-ALONE = frozenset({"$ref", "const", "enum", "anyOf", "oneOf", "allOf"})
+ALONE = frozenset({"$ref", "const", "enum", "anyOf", "oneOf", "allOf"})  # xgrammar ignores the type
 BOUNDS: dict[str, tuple[str, Any, Callable[[Fraction], int]]] = {
     "minimum": ("minimum", max, ceil),
     "exclusiveMinimum": ("minimum", max, lambda bound: floor(bound) + 1),
@@ -25,8 +22,8 @@ BOUNDS: dict[str, tuple[str, Any, Callable[[Fraction], int]]] = {
 
 
 def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
-    named = schema.get("type", ())
-    return frozenset({named} if isinstance(named, str) else map(str, named))
+    named = schema.get("type", [])
+    return frozenset(map(str, named if isinstance(named, list) else [named]))
 
 
 def whole_bounds(schema: Mapping[str, Any]) -> dict[str, int]:

@@ -65,8 +65,7 @@ def rewrite_schema(text: str) -> str:
 
 
 def mark_numbers(text: str) -> tuple[str, str]:
-    """The schema, or structural tag, with strings for listed floats and long integers, and for the
-    integers of `grammars.integers`.
+    """The schema, or tag, with strings for listed floats, long integers and `grammars.integers`.
 
     xgrammar writes integers beyond 64 bits as floats and, before 0.2.9, 0.7 as 0.69999999999999996.
     Returns also the mark before their digits, "" for none.
