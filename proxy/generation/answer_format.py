@@ -191,9 +191,8 @@ def _check(request: GenerationRequest, card: ModelCard, guides: Guides) -> Check
     tools = [tool for tool in functions if must_call or tool.is_strict]
     is_guided = guides.family is not None
     if is_guided:
-        unheld = set(guides.unheld)
-        if not card.facts.has_our_grammars:
-            unheld |= {tool.name for tool in tools if "multipleOf" in str(tool.parameters)}
+        unheld = {tool.name for tool in tools if checks.loose(tool.parameters, card)}
+        unheld.update(guides.unheld)
         loose = [tool for tool in tools if tool.unenforced or tool.name in unheld]
         tools = [tool for tool in loose if tool.is_strict]
     found: list[Check] = []

@@ -26,6 +26,8 @@ from proxy.language.structured.schema import unfolding
 
 VIOLATIONS_AT_MOST = 3  # in one message, to the model and to the caller
 CHECKED_KINDS = (GuideKind.JSON, GuideKind.JSON_SCHEMA, GuideKind.REGEX)
+# TensorRT-LLM 1.2.1 has xgrammar 0.1.32, which ignores the first, and takes 102 for at least 107.
+_NUMBERS = ("multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _ANY_JSON = {"type": ["object", "array"]}
 
 
@@ -125,7 +127,8 @@ def check_of(constraint: Constraint | None, card: ModelCard) -> Check | None:
     if constraint is None or constraint.kind not in CHECKED_KINDS:
         return None
     is_enforced = "constraint" in card.capabilities
-    has_more = set(_unenforced(constraint, card)) - set(constraint.unchecked)
+    unheld = (*constraint.unenforced, *loose(constraint.text, card))
+    has_more = set(unheld) - set(constraint.unchecked)
     if is_enforced and not (constraint.is_strict and has_more):
         return None
     if constraint.check_error is not None:
@@ -142,13 +145,12 @@ def unenforced_keywords(constraint: Constraint | None, card: ModelCard) -> tuple
         return ()
     if "constraint" not in card.capabilities or constraint.is_strict:
         return constraint.unchecked
-    return _unenforced(constraint, card)
+    return tuple(dict.fromkeys((*constraint.unenforced, *loose(constraint.text, card))))
 
 
-def _unenforced(constraint: Constraint, card: ModelCard) -> tuple[str, ...]:
-    """Compilers of other engines ignore each `multipleOf`, as xgrammar 0.1.32 of TensorRT-LLM."""
-    is_held = card.facts.has_our_grammars or "multipleOf" not in constraint.text
-    return tuple(dict.fromkeys((*constraint.unenforced, *([] if is_held else ["multipleOf"]))))
+def loose(schema: Any, card: ModelCard) -> list[str]:
+    """Keywords in a schema that the engine may not hold where it compiles it itself."""
+    return [name for name in _NUMBERS if not card.facts.has_our_grammars and name in str(schema)]
 
 
 def schema_violation(schema: Any, text: str) -> str | None:
