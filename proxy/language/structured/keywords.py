@@ -193,13 +193,12 @@ def is_wide(pattern: str) -> bool:
     return bool(_LOOSE.search(pattern)) or any(map(_LOOSE_IN_CLASS.search, in_classes))
 
 
-# Where it is small, our grammar has an automaton for multiples, see the engine's integers.py.
 _WITH_MULTIPLES = frozenset({"integer", "null", "boolean", "string"})
 _BEYOND, _OPEN_DIGITS, _STATES_AT_MOST = 10**24, 16, 512
 
 
 def _has_multiples(one: Schema) -> bool:
-    """Whether the grammar has only the multiples among an integer's values."""
+    """Whether the grammar has only an integer's multiples; as in the engine's integers.py."""
     ends = [bound for bound in bounds(one) if bound is not None]
     step = Fraction(str(one["multipleOf"])).numerator
     if not ends and step == one["multipleOf"] <= 1024:

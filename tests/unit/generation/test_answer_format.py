@@ -105,7 +105,7 @@ def test_what_a_grammar_does_not_hold_of_a_strict_tool_is_checked():
     ("runtime", "is_checked"),
     [("onnx", False), ("vllm", False), ("tensorrt_llm", True), ("tensorrtllm", True)],
 )
-@pytest.mark.parametrize("name", ["multipleOf", "minimum", "exclusiveMaximum"])
+@pytest.mark.parametrize("name", ["multipleOf", "minimum", "exclusiveMaximum", "maxLength"])
 def test_what_only_our_grammars_hold_is_checked_of_other_engines(runtime, is_checked, name):
     of = card(facts=replace(CARD.facts, runtime=runtime))
     schema = {"type": "object", "properties": {"x": {"type": "integer", name: 5}}}
