@@ -211,6 +211,11 @@ class ModelFacts:
     pooling: Pooling | None = None
 
     @property
+    def has_our_grammars(self) -> bool:
+        """Whether its engine gets grammars of ours, and does not compile JSON schemas itself."""
+        return self.adopted is None and self.runtime in ("onnx", "vllm", "scripted")
+
+    @property
     def kind(self) -> Kind:
         return Kind.OWN if self.adopted is None else self.adopted.kind
 

@@ -191,7 +191,9 @@ def _check(request: GenerationRequest, card: ModelCard, guides: Guides) -> Check
     tools = [tool for tool in functions if must_call or tool.is_strict]
     is_guided = guides.family is not None
     if is_guided:
-        loose = [tool for tool in tools if tool.unenforced or tool.name in guides.unheld]
+        unheld = {tool.name for tool in tools if checks.loose(tool.parameters, card)}
+        unheld.update(guides.unheld)
+        loose = [tool for tool in tools if tool.unenforced or tool.name in unheld]
         tools = [tool for tool in loose if tool.is_strict]
     found: list[Check] = []
     misses_calls = must_call and not is_guided

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from grammars.xgrammar_loader import KNOWN_VERSION
+from grammars.xgrammar_loader import grammar_compiler
 from guides.compiler import GuideCompiler
 from guides.mask import GuideMask
 from guides.state import REPLAY_AT_ONCE, GuideBroken, GuideState, GuideTooSlow
 from port import BadParameter, Guide
-from tests.fixtures.guide_info import VOCAB_SIZE, allowed_ids, filled, walk
+from tests.fixtures.guide_info import DEMO, VOCAB_SIZE, allowed_ids, filled, walk
 from tests.fixtures.stack import HANG_S, eventually
 
 WALKS = 20
@@ -134,9 +134,24 @@ def test_the_first_guide_imports_xgrammar_and_neither_torch_nor_transformers(voc
     assert in_engine_folder(code) == "['xgrammar']\n"
 
 
-def test_the_version_that_does_without_them_is_the_one_that_is_pinned():
-    lock = Path(__file__).parents[2] / "requirements.lock"
-    assert f"\nxgrammar=={KNOWN_VERSION}" in lock.read_text()
+def test_a_version_that_needs_more_of_them_gets_them(tmp_path):
+    (tmp_path / "torch.py").write_text("threads = 1\n")
+    (tmp_path / "xgrammar.py").write_text("import torch\nassert torch.threads == 1\n")
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from grammars.xgrammar_loader import load_xgrammar\n"
+        "print(load_xgrammar().torch.threads, sys.modules['torch'].threads)\n"
+    )
+    assert in_engine_folder(code) == "1 1\n"
+
+
+@pytest.mark.parametrize("version", ["v9", "v16", "v18"])
+def test_the_table_of_another_version_is_read(tmp_path, version):
+    fields = json.loads((DEMO / "guide.json").read_text())
+    (tmp_path / "guide.json").write_text(json.dumps({**fields, "__VERSION__": version}))
+    grammar = grammar_compiler(tmp_path / "guide.json").compile_regex("a")
+    read = json.loads(grammar.tokenizer_info.serialize_json())
+    assert read | {"__VERSION__": ""} == fields | {"__VERSION__": ""}
 
 
 def test_a_token_that_does_not_follow_is_an_error_and_so_is_one_after_the_end(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Protocol
@@ -26,6 +27,8 @@ from proxy.language.structured.schema import unfolding
 
 VIOLATIONS_AT_MOST = 3  # in one message, to the model and to the caller
 CHECKED_KINDS = (GuideKind.JSON, GuideKind.JSON_SCHEMA, GuideKind.REGEX)
+# Of these, xgrammar 0.1.32 of TensorRT-LLM 1.2.1 admits invalid values, as 102 for at least 107.
+_LOOSE = re.compile(r"\b(?:multipleOf|(?:exclusiveM|m)..imum|m..Length|pattern\w*|propertyNames)\b")
 _ANY_JSON = {"type": ["object", "array"]}
 
 
@@ -125,7 +128,7 @@ def check_of(constraint: Constraint | None, card: ModelCard) -> Check | None:
     if constraint is None or constraint.kind not in CHECKED_KINDS:
         return None
     is_enforced = "constraint" in card.capabilities
-    has_more = set(constraint.unenforced) - set(constraint.unchecked)
+    has_more = {*constraint.unenforced, *loose(constraint.text, card)} - set(constraint.unchecked)
     if is_enforced and not (constraint.is_strict and has_more):
         return None
     if constraint.check_error is not None:
@@ -142,7 +145,12 @@ def unenforced_keywords(constraint: Constraint | None, card: ModelCard) -> tuple
         return ()
     if "constraint" not in card.capabilities or constraint.is_strict:
         return constraint.unchecked
-    return constraint.unenforced
+    return tuple(dict.fromkeys((*constraint.unenforced, *loose(constraint.text, card))))
+
+
+def loose(schema: Any, card: ModelCard) -> list[str]:
+    """Keywords in a schema that the engine may not hold where it compiles it itself."""
+    return [] if card.facts.has_our_grammars else _LOOSE.findall(str(schema))
 
 
 def schema_violation(schema: Any, text: str) -> str | None:

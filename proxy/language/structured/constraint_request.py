@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -119,22 +120,23 @@ def constraint_of(request: ConstraintRequest, limits: GuideLimits) -> Constraint
 
 def unenforced_by_tool(
     schemas: Sequence[tuple[str, Any]], limits: SchemaLimits
-) -> list[tuple[str, ...]]:
+) -> list[dict[str, Any]]:
     """Checks the schemas of tools.
 
     Args:
         schemas: for each tool the path in the request body, and the schema.
 
     Returns:
-        For each schema, the keywords that a grammar does not enforce.
+        For each schema, fields of its Tool.
 
     Raises:
         RequestError: one of them is invalid, or exceeds `limits`.
     """
     found = []
     for path, schema in schemas:
-        checked(schema, path, limits)
-        found.append(unenforced(schema))
+        parameters = json.loads(checked(schema, path, limits))
+        changed = {} if parameters == schema else {"parameters": parameters}
+        found.append({"unenforced": unenforced(schema), **changed})
     return found
 
 
@@ -224,7 +226,7 @@ class Examiner:
         self._constraints: Recent[bytes, Constraint] = Recent(
             RECENT_BYTES, lambda found: getsizeof(found.text)
         )
-        self._unenforced: Recent[bytes, tuple[str, ...]] = Recent(RECENT_BYTES)
+        self._unenforced: Recent[bytes, Any] = Recent(RECENT_BYTES, lambda one: len(str(one)))
 
     async def constraint(self, request: ConstraintRequest, caller: str) -> Constraint:
         """The constraint for the engine, with the facts that later checks need."""
@@ -267,7 +269,7 @@ class Examiner:
             for at, unenforced in zip(new, found, strict=True):
                 known[at] = unenforced
                 self._unenforced.keep(keys[at], unenforced)
-        return tuple(replace(tool, unenforced=known.get(at) or ()) for at, tool in enumerate(tools))
+        return tuple(replace(tool, **(known.get(at) or {})) for at, tool in enumerate(tools))
 
     def _check_size(self, request: ConstraintRequest) -> None:
         """Refuses a value that must be too large, without the cost of writing it as JSON."""

@@ -1,6 +1,6 @@
 """The keywords of a JSON Schema that the engine's grammar does not enforce.
 
-Found by experiment with xgrammar 0.2.8. docs/guided_decoding.md lists the same, and tests compare
+Found by experiment with xgrammar 0.2.9. docs/guided_decoding.md lists the same, and tests compare
 both with what the grammar permits.
 """
 
@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import combinations
+from math import gcd
 from typing import Any
 
 import jsonschema_rs
 
-from proxy.language.structured.schema import Schema, followed, is_pointer, schemas
+from proxy.language.structured.schema import Schema, bounds, followed, is_pointer, schemas
 
 _ANNOTATIONS = ("contentEncoding", "contentMediaType", "contentSchema")
 # Never enforced, wherever they stand.
@@ -156,8 +158,11 @@ def _loose_of_type(one: Schema) -> Iterator[str]:
     types = {types} if isinstance(types, str) else set(types)
     if set(one.get("required", ())) - set(one.get("properties", ())):
         yield "required"
-    if "multipleOf" in one and ("number" in types or not _has_counted_multiples(one)):
+    if "multipleOf" in one and not (types <= _WITH_MULTIPLES and _has_multiples(one)):
         yield "multipleOf"
+    for name in ("exclusiveMinimum", "exclusiveMaximum"):
+        if "number" in types and abs(one.get(name, 0)) >= 2**33:  # a double loses 6 decimals
+            yield name
     has_format = one.get("format") in FORMATS | _LONG_FORMATS
     if "pattern" in one or has_format:
         yield from (name for name in ("minLength", "maxLength") if name in one)
@@ -188,19 +193,25 @@ def is_wide(pattern: str) -> bool:
     return bool(_LOOSE.search(pattern)) or any(map(_LOOSE_IN_CLASS.search, in_classes))
 
 
-# The grammar lists the multiples in a range up to these: of larger numbers, or ranges, it has none.
-_MULTIPLE_AT_MOST, _VALUES_AT_MOST = 1024, 9_999
+_WITH_MULTIPLES = frozenset({"integer", "null", "boolean", "string"})
+_BEYOND, _OPEN_DIGITS, _STATES_AT_MOST = 10**24, 16, 512
 
 
-def _has_counted_multiples(one: Schema) -> bool:
-    """Whether the grammar has only the multiples among an integer's values."""
-    below = [one[name] for name in ("minimum", "exclusiveMinimum") if name in one]
-    above = [one[name] for name in ("maximum", "exclusiveMaximum") if name in one]
-    if one["multipleOf"] % 1 or one["multipleOf"] > _MULTIPLE_AT_MOST:
+def _has_multiples(one: Schema) -> bool:
+    """Whether the grammar has only an integer's multiples; as in the engine's integers.py."""
+    ends = [bound for bound in bounds(one) if bound is not None]
+    step = Fraction(str(one["multipleOf"])).numerator
+    if not ends and step == one["multipleOf"] <= 1024:
+        return True  # in xgrammar itself
+    most = max(map(abs, (step, *ends)))
+    if most >= _BEYOND:
         return False
-    if below and above:
-        return bool(max(above) - min(below) < _VALUES_AT_MOST)
-    return not below and not above
+    digits = len(str(most)) if len(ends) == 2 else max(_OPEN_DIGITS, len(str(most)) + 1)
+    states = sum(
+        min(10 ** (digits - left), min(10**left, step) // gcd(10**left, step))
+        for left in range(digits)
+    )
+    return bool(states <= _STATES_AT_MOST)
 
 
 def _has_competing_rules(one: Schema) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
-from math import ceil, floor
+from math import ceil, floor, inf
 from typing import Any
 from urllib.parse import unquote
 
@@ -42,6 +42,9 @@ _LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
 _MAPS = frozenset(
     {"properties", "patternProperties", "dependentSchemas", "dependencies", *DEFINITIONS}
 )
+_UNIONS = ("anyOf", "oneOf")
+# The engine's grammar has nothing of these.
+_UNSEEN = frozenset({"not", "if", "then", "else", "contains", "dependentSchemas", "dependencies"})
 # Their schemas apply to the same value as the schema that contains them.
 _IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
 
@@ -156,7 +159,9 @@ def unfolding(root: Schema) -> Unfolding:
     return Unfolding(size=sizes[id(root)], is_recursive=is_recursive)
 
 
-def _inside_out(root: Schema) -> Iterator[tuple[Schema, list[Schema]]]:
+def _inside_out(
+    root: Schema, without: Collection[str] = DEFINITIONS
+) -> Iterator[tuple[Schema, list[Schema]]]:
     """Each schema of a value, after those that are in it or that it refers to, which are given too.
 
     Not recursive in Python, since a chain of references may be long.
@@ -166,7 +171,7 @@ def _inside_out(root: Schema) -> Iterator[tuple[Schema, list[Schema]]]:
     path: list[tuple[Schema, list[Schema], Iterator[Schema]]] = []
 
     def enter(schema: Schema) -> None:
-        found = [one for keyword, one in below(schema) if keyword not in DEFINITIONS]
+        found = [one for keyword, one in below(schema) if keyword not in without]
         both = found + references.targets(schema)
         inner: list[Schema] = [one for one in both if isinstance(one, dict)]
         seen.add(id(schema))
@@ -197,7 +202,7 @@ class SchemaLimits:
 
 
 def checked(value: Any, field: str, limits: SchemaLimits) -> str:
-    """The schema as JSON text.
+    """The schema as JSON text, without what no value conforms to.
 
     Args:
         value: a schema, or its text.
@@ -205,18 +210,17 @@ def checked(value: Any, field: str, limits: SchemaLimits) -> str:
 
     Raises:
         RequestError: it is not a JSON Schema; a reference leads nowhere, out of the document, or
-            only to itself; a value would have no end, or more decimals than the engine writes; or
-            it exceeds `limits`.
+            only to itself; a value that it needs cannot be written; or it exceeds `limits`.
     """
     schema = parsed(value, field)
     text = as_json(schema, field)
     if len(text.encode()) > limits.size_bytes:
         raise too_long(field, limits.size_bytes)
-    _check(schema, field, limits)
-    return text
+    found = _check(schema, field, limits)
+    return text if found == schema else as_json(found, field)
 
 
-def _check(schema: Any, field: str, limits: SchemaLimits) -> None:
+def _check(schema: Any, field: str, limits: SchemaLimits) -> Any:
     check_depth(schema, field, limits.depth)
     _check_meta(schema, field)
     _check_references(schema, field)
@@ -224,10 +228,9 @@ def _check(schema: Any, field: str, limits: SchemaLimits) -> None:
     if properties > limits.properties:
         raise _invalid(field, f"it has {properties} properties, more than {limits.properties}")
     _check_circles(schema, field)
-    _check_ends(schema, field)
-    _check_ranges(schema, field)
     if unfolding(schema).size > limits.unfolded:
         raise _invalid(field, f"its references unfold to more than {limits.unfolded} schemas")
+    return _without_empty(schema, field)
 
 
 def parsed(value: Any, field: str) -> Any:
@@ -312,19 +315,51 @@ def _check_circles(schema: Any, field: str) -> None:
         raise _invalid(field, f"the reference {echoed(named)} leads only to itself") from None
 
 
-def _check_ends(schema: Any, field: str) -> None:
-    """Refuses a schema whose values would each contain a further one of it, without an end."""
-    references, graph = References(schema), _Ends(one for one, _ in _inside_out(schema))
+def _without_empty(schema: Schema, field: str) -> Any:
+    """The schema without types, and branches of unions, of which no value can be written."""
+    seen = _inside_out(schema, (*DEFINITIONS, *_UNSEEN))
+    references, graph = References(schema), _Ends(one for one, _ in seen)
     for one in graph.schemas.values():
-        parts: list[int | None] = []
+        parts: list[int | None] = [] if one.get("enum") != [] else [graph.never]
         if "const" not in one and "enum" not in one:
             parts += map(graph.part, [*references.targets(one), *one.get("allOf", ())])
-            unions = (one[name] for name in ("anyOf", "oneOf") if name in one)
+            unions = (one[name] for name in _UNIONS if name in one)
             parts += [graph.need(1, map(graph.part, union)) for union in unions]
             parts.append(_value(one, graph))
         graph.need(len(parts), parts, id(one))
-    if graph.has_endless():
-        raise _invalid(field, "it describes a value that contains itself, without an end")
+    try:
+        found = _reduced(schema, graph.usable())
+        named = [str(one.get("$ref")) for one in schemas(found)]
+        if found != schema and any(f"/{name}/" in one for name in _UNIONS for one in named):
+            raise ValueError  # it counts the branches
+    except ValueError:
+        reason = f"a value cannot be written: no number of {DECIMALS} decimals is in its range, "
+        reason += "its sizes contradict each other, or it contains itself, without an end"
+        raise _invalid(field, reason) from None
+    return found
+
+
+def _reduced(given: Any, usable: Collection[int], *, is_seen: bool = True) -> Any:
+    """usable: the ids of schemas. Raises ValueError: the grammar has another one (is_seen)."""
+    if isinstance(given, list):
+        return [_reduced(one, usable, is_seen=is_seen) for one in given]
+    if not isinstance(given, Mapping):
+        return given
+    is_schema = id(given) in usable  # and not data, or a map of definitions
+    if is_seen and not is_schema:
+        raise ValueError
+    found = dict(given)
+    for keyword, value in given.items():
+        if is_schema and keyword == "type" and isinstance(value, list):
+            empty = _empty_types(given)
+            found[keyword] = [one for one in value if one not in empty]
+        elif is_schema and keyword in _UNIONS:
+            found[keyword] = [_reduced(one, usable) for one in value if id(one) in usable]
+        elif is_schema and keyword in ("properties", "patternProperties"):
+            found[keyword] = {name: _reduced(one, usable) for name, one in value.items()}
+        elif keyword not in _UNSEEN:
+            found[keyword] = _reduced(value, usable, is_seen=is_schema and keyword in _ONE | _LISTS)
+    return found
 
 
 class _Ends:
@@ -336,9 +371,11 @@ class _Ends:
         self.schemas = {id(one): one for one in schemas}
         self._missing: dict[int, int] = {}
         self._above: dict[int, list[int]] = {}
+        self.never = self.need(1, ())
 
     def part(self, schema: Any) -> int | None:
-        return id(schema) if id(schema) in self.schemas else None
+        none = self.never if schema is False else None
+        return id(schema) if id(schema) in self.schemas else none
 
     def need(self, count: int, parts: Iterable[int | None], of: int | None = None) -> int | None:
         """What ends as soon as so many of the parts do. of: the schema's id, if it is one's."""
@@ -353,14 +390,14 @@ class _Ends:
             self._above.setdefault(one, []).append(key)
         return key
 
-    def has_endless(self) -> bool:
+    def usable(self) -> set[int]:
         ended = [key for key, count in self._missing.items() if count <= 0]
         while ended:
             for key in self._above.get(ended.pop(), ()):
                 self._missing[key] -= 1
                 if self._missing[key] == 0:
                     ended.append(key)
-        return any(self._missing[key] > 0 for key in self.schemas)
+        return {id(True), *(key for key in self.schemas if self._missing[key] <= 0)}
 
 
 def _value(one: Schema, graph: _Ends) -> int | None:
@@ -368,8 +405,9 @@ def _value(one: Schema, graph: _Ends) -> int | None:
     part, need = graph.part, graph.need
     listed = one.get("properties", {})
     first = one.get("prefixItems", ())
+    first = first if isinstance(first, list) else ()  # before 2020-12 it has no meaning
     named = one.get("type", "object" if listed else "array" if first or "items" in one else "null")
-    types = {named} if isinstance(named, str) else set(named)
+    types = ({named} if isinstance(named, str) else set(named)) - _empty_types(one)
     if types - {"object", "array"}:
         return None
     ways = []
@@ -392,24 +430,31 @@ def _value(one: Schema, graph: _Ends) -> int | None:
 DECIMALS = 6  # of a number in a range, in the engine's grammar
 _LOWEST = {"minimum": ceil, "exclusiveMinimum": lambda bound: floor(bound) + 1}
 _HIGHEST = {"maximum": floor, "exclusiveMaximum": lambda bound: ceil(bound) - 1}
+_SIZES = (("string", "Length"), ("array", "Items"), ("object", "Properties"))
 
 
-def _check_ranges(schema: Any, field: str) -> None:
-    """Refuses a range without a number that the engine's grammar can write."""
-    for one in schemas(schema):
-        if "number" in one.get("type", ()) and not {"const", "enum"} & set(one):
-            first, last = _ends(one, _LOWEST), _ends(one, _HIGHEST)
-            if first and last and max(first) > min(last):
-                raise _invalid(field, f"no number of {DECIMALS} decimals is in one of its ranges")
+def _empty_types(one: Schema) -> set[str]:
+    """The types of which it permits no value, or none that the engine's grammar can write."""
+    found = {kind for kind, of in _SIZES if one.get(f"min{of}", 0) > one.get(f"max{of}", inf)}
+    multiple = Fraction(str(one.get("multipleOf") or 1)).numerator
+    for kind, steps, step in (("integer", 1, multiple), ("number", 10**DECIMALS, 1)):
+        first, last = bounds(one, steps)
+        if first is not None and last is not None and -(-first // step) * step > last:
+            found.add(kind)
+    return found
 
 
-def _ends(one: Schema, bounds: Mapping[str, Callable[[Fraction], int]]) -> list[int]:
-    """In steps of the last decimal. In draft 4, an exclusive bound is a boolean."""
-    return [
-        end(Fraction(str(one[name])) * 10**DECIMALS)
-        for name, end in bounds.items()
-        if not isinstance(one.get(name, False), bool)
-    ]
+def bounds(one: Schema, steps: int = 1) -> tuple[int | None, int | None]:
+    """The ends of a range, rounded inward, in so many steps of 1; None for no bound."""
+    above, below = (
+        [
+            end(Fraction(str(one[name])) * steps)
+            for name, end in ends.items()
+            if type(one.get(name)) in (int, float)  # and not a boolean, as in draft 4
+        ]
+        for ends in (_LOWEST, _HIGHEST)
+    )
+    return max(above, default=None), min(below, default=None)
 
 
 def too_long(field: str, most: int) -> RequestError:

@@ -6,7 +6,7 @@ Called by `structural_tags` and by the guides for tool calls and reasoning.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from typing_extensions import assert_never
@@ -101,7 +101,7 @@ def structural_tag(content: Format, field: str) -> Constraint:
     return Constraint(GuideKind.STRUCTURAL_TAG, text, field)
 
 
-_TYPES_WITH_SCHEMA = frozenset({"json_schema", "qwen_xml_parameter"})
+_TYPES_WITH_SCHEMA = ("json_schema", "qwen_xml_parameter")
 
 
 def checked(value: Any, field: str, limits: SchemaLimits) -> Format:
@@ -124,22 +124,28 @@ def checked(value: Any, field: str, limits: SchemaLimits) -> Format:
             "'triggers'",
             param=field,
         )
-    for schema in _schemas(content):
-        if not isinstance(schema, bool):
-            checked_schema(schema, field, limits)
-    found: Format = _bounded(content)
+    found: Format = _checked(content, field, limits)
     return found
 
 
-def _bounded(given: Any) -> Any:
-    """Limits the white space between JSON tokens where the caller's format sets no limit."""
+def _checked(given: Any, field: str, limits: SchemaLimits) -> Any:
+    """Checks each schema, and limits the white space between JSON tokens where the caller's format
+    sets no limit. xgrammar reports all other mistakes.
+    """
     if isinstance(given, list):
-        return [_bounded(one) for one in given]
+        return [_checked(one, field, limits) for one in given]
     if not isinstance(given, Mapping):
         return given
+    found = dict(given)
+    for key, one in given.items():
+        if key == "json_schema" and given.get("type") in _TYPES_WITH_SCHEMA:
+            is_schema = not isinstance(one, bool)
+            found[key] = json.loads(checked_schema(one, field, limits)) if is_schema else one
+        else:
+            found[key] = _checked(one, field, limits)
     if given.get("type") == "json_schema":
-        return {"max_whitespace_cnt": WHITESPACE_AT_MOST, **given}
-    return {key: _bounded(value) for key, value in given.items()}
+        found.setdefault("max_whitespace_cnt", WHITESPACE_AT_MOST)
+    return found
 
 
 def _triggered(given: Mapping[str, Any], field: str) -> Format:
@@ -153,18 +159,3 @@ def _triggered(given: Mapping[str, Any], field: str) -> Format:
             param=field,
         ) from error
     return {"type": "triggered_tags", "triggers": given["triggers"], "tags": tags}
-
-
-def _schemas(given: Any) -> Iterator[Any]:
-    """The schemas in a format, however deep. xgrammar reports all other mistakes in it."""
-    waiting = [given]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, list):
-            waiting += one
-        elif isinstance(one, Mapping):
-            if one.get("type") in _TYPES_WITH_SCHEMA and "json_schema" in one:
-                yield one["json_schema"]
-                waiting += [value for key, value in one.items() if key != "json_schema"]
-            else:
-                waiting += one.values()

@@ -25,7 +25,7 @@ GLIBC = (2, 35)  # the wheel is manylinux_2_35
 DISK_BYTES = 1_000_000_000
 # The extra `embedded` cannot name these, because pip would bring what they require: torch and
 # transformers (1 to 5 GB) for the first, numpy 2 for the second, whose files are all that is read.
-APART = {"xgrammar": "xgrammar==0.2.8", "wordllama": "wordllama==0.4.0.post1"}
+APART = {"xgrammar": "xgrammar==0.2.9", "wordllama": "wordllama==0.4.0.post1"}
 CONNECT_TIMEOUT_S = 3.0
 SHM_BYTES = 64_000_000  # Triton needs 1 MB per model instance, and more under load
 

@@ -16,6 +16,7 @@ from proxy.domain.output import FinishReason
 from proxy.domain.request import ChatPrompt, GenerationRequest, Message
 from proxy.domain.tools import Tool, ToolCall, ToolChoice, ToolMode
 from proxy.generation.answer_format import AnswerFormat, AnswerFormats
+from proxy.language.structured.checks import unenforced_keywords
 from proxy.language.syntax.parsers import syntax_of
 from tests.doubles.engine import CARD
 from tests.doubles.sandbox import InProcess
@@ -98,6 +99,22 @@ def test_what_a_grammar_does_not_hold_of_a_strict_tool_is_checked():
     found = format_of(asked(tools=tools), card())
     assert found.check.violation(answer(("f", '{"x": [1, 1]}'))) is not None
     assert found.check.violation(answer(("f", '{"x": [1, 2]}'))) is None
+
+
+@pytest.mark.parametrize(
+    ("runtime", "is_checked"),
+    [("onnx", False), ("vllm", False), ("tensorrt_llm", True), ("tensorrtllm", True)],
+)
+@pytest.mark.parametrize("name", ["multipleOf", "minimum", "exclusiveMaximum", "maxLength"])
+def test_what_only_our_grammars_hold_is_checked_of_other_engines(runtime, is_checked, name):
+    of = card(facts=replace(CARD.facts, runtime=runtime))
+    schema = {"type": "object", "properties": {"x": {"type": "integer", name: 5}}}
+    tool = Tool(name="f", parameters=schema, is_strict=True)
+    text = replace(FORMAT, text=json.dumps(schema), is_strict=True)
+    for request in (asked(tools=(tool,)), asked(tools=(), constraint=text)):
+        assert (format_of(request, of).check is not None) is is_checked
+    loose = replace(text, is_strict=False)
+    assert unenforced_keywords(loose, of) == ((name,) if is_checked else ())
 
 
 @pytest.mark.parametrize(("family", "is_checked"), [("hermes", False), ("qwen3_coder", True)])

@@ -1,4 +1,4 @@
-"""Rewrites guides so that xgrammar 0.2.8 enforces what they say.
+"""Rewrites guides so that xgrammar 0.2.9 enforces what they say.
 
 Its automaton for a `pattern`, and for a `Regex("…")` in EBNF, reads `a(xb+)?` as `a(xb*)?|ab*`, but
 reads `a(xb+){0,1}` correctly. And some of its formats accept invalid values, for example the 31st
@@ -11,6 +11,8 @@ import json
 import re
 from typing import Any
 
+from grammars.integers import BOUNDS, integers_of, rules_of, types_of, whole_bounds
+
 # An escape, a character class, or the end of an optional group.
 OPTIONAL_GROUP = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|(\)\?)", re.DOTALL)
 # The same in an EBNF string, where each backslash is written twice.
@@ -19,7 +21,7 @@ OPTIONAL_GROUP_IN_EBNF = re.compile(
     rf"{_ESCAPED}|\[(?:{_ESCAPED}|\\[^\\]|[^\]\\])*\]|(\)\\?\?)", re.DOTALL
 )
 EBNF_REGEX = re.compile(r'(?<=\bRegex\(")(?:[^"\\]|\\.)*', re.DOTALL)
-_FLOAT_OR_LONG = re.compile(r"[0-9]{19}|[0-9][.eE]")
+_NUMBERS = re.compile(r'[0-9]{19}|[0-9][.eE]|"multipleOf"')
 # Keywords whose values are data, not schemas.
 VALUES = frozenset({"const", "enum", "default", "examples"})
 # Keywords that map names of the caller's own to schemas.
@@ -63,12 +65,12 @@ def rewrite_schema(text: str) -> str:
 
 
 def mark_numbers(text: str) -> tuple[str, str]:
-    """The schema, or structural tag, with its listed floats and long integers as strings.
+    """The schema, or tag, with strings for listed floats, long integers and `grammars.integers`.
 
     xgrammar writes integers beyond 64 bits as floats and, before 0.2.9, 0.7 as 0.69999999999999996.
     Returns also the mark before their digits, "" for none.
     """
-    if not _FLOAT_OR_LONG.search(text):
+    if not _NUMBERS.search(text):
         return text, ""
     given, mark = json.loads(text), "#"
     written = json.dumps(given)
@@ -79,7 +81,22 @@ def mark_numbers(text: str) -> tuple[str, str]:
 
 def unmark_numbers(rules: str, mark: str) -> str:
     """The grammar of such a schema with the numbers themselves."""
-    return re.sub(rf'\\"{mark}(-?[0-9][0-9.e+-]*)\\"', r"\1", rules) if mark else rules
+    if not mark:
+        return rules
+    name = "multiple"
+    while name in rules:
+        name += "_"
+    names: dict[str, str] = {}
+
+    def number(found: re.Match[str]) -> str:
+        if ":" not in found[1]:
+            return found[1]
+        return f'" {names.setdefault(found[1], f"{name}{len(names)}")} "'
+
+    # strings of Qwen's XML have no quotation marks
+    rules = re.sub(rf'(?:\\")?{mark}(-?[0-9][0-9.e+:-]*)(?:\\")?', number, rules)
+    more = [rules_of(*map(int, one.split(":")), name=name) for one, name in names.items()]
+    return "\n".join([rules, *more])
 
 
 def _with_marks(given: Any, mark: str, *, is_value: bool = False, is_named: bool = False) -> Any:
@@ -88,6 +105,11 @@ def _with_marks(given: Any, mark: str, *, is_value: bool = False, is_named: bool
         return [_with_marks(one, mark, is_value=is_value) for one in given]
     if isinstance(given, dict):
         is_schema = not (is_value or is_named)
+        if is_schema and (found := integers_of(given)) is not None:
+            ways: list[Any] = [{"const": mark + ":".join(map(str, found))}]
+            if others := sorted(types_of(given) - {"integer"}):
+                ways.append({**given, "type": others})
+            return {**given, "anyOf": ways}
         return {
             key: _with_marks(
                 one,
@@ -121,6 +143,11 @@ def _rewritten(given: Any) -> Any:
         }
     if isinstance(schema.get("format"), str) and schema["format"] in FORMATS:
         schema["pattern"] = FORMATS[schema.pop("format")]
+    types = types_of(schema)
+    if {"integer", "number"} <= types:
+        schema["type"] = sorted(types - {"integer"})
+    elif "integer" in types and (bounds := whole_bounds(schema)):
+        schema = {name: value for name, value in schema.items() if name not in BOUNDS} | bounds
     return schema
 
 

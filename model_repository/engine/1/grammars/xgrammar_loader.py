@@ -8,25 +8,41 @@ from __future__ import annotations
 
 import gc
 import importlib
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-# The version whose use of torch and transformers is known: at import it needs only their names,
-# for annotations, a constant and two base classes. Any other version gets the real modules.
-KNOWN_VERSION = "0.2.8"
+# xgrammar 0.1.32 to 0.2.9 need only their names, for annotations, a constant and base classes.
 UNUSED = ("torch", "transformers")
 
 
 def load_xgrammar() -> Any:
     """The xgrammar module. Two threads must not call it at once."""
     with _no_collections():
-        if version("xgrammar") == KNOWN_VERSION and not sys.modules.keys() & {"xgrammar", *UNUSED}:
-            return _without_unused()
+        if not sys.modules.keys() & {"xgrammar", *UNUSED}:
+            try:
+                return _without_unused()
+            except Exception:  # a version that needs more of them
+                for name in [one for one in sys.modules if one.split(".")[0] == "xgrammar"]:
+                    del sys.modules[name]
         return importlib.import_module("xgrammar")
+
+
+def grammar_compiler(info_file: Path) -> Any:
+    """Its table may be of another version of xgrammar, which refuses all but its own."""
+    xgrammar = load_xgrammar()
+    fields = json.loads(info_file.read_text(encoding="utf-8"))
+    info = xgrammar.TokenizerInfo(
+        [token.encode("latin-1") for token in fields["decoded_vocab"]],
+        xgrammar.VocabType.RAW,
+        vocab_size=fields["vocab_size"],
+        stop_token_ids=fields["stop_token_ids"],
+    )
+    return xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
 
 
 class _Placeholder(ModuleType):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from grammars.compilation import compile_guide, reason
-from grammars.xgrammar_loader import load_xgrammar
+from grammars.xgrammar_loader import grammar_compiler
 from port import Guide
 
 logger = logging.getLogger(__name__)
@@ -103,11 +103,7 @@ class GuideCompiler:
     def _loaded_compiler(self) -> Any:
         with self._library_lock:
             if self._compiler is None:
-                xgrammar = load_xgrammar()
-                info = xgrammar.TokenizerInfo.deserialize_json(
-                    self._info_file.read_text(encoding="utf-8")
-                )
-                self._compiler = xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
+                self._compiler = grammar_compiler(self._info_file)
             return self._compiler
 
     def _account(self, guide: Guide, future: Future[CompiledGuide]) -> None:

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from grammars.xgrammar_loader import load_xgrammar
+from grammars.xgrammar_loader import grammar_compiler
 from guide_check.trial import try_out
 from guide_check.trial_queue import Trial, TrialQueue
 
@@ -76,9 +76,7 @@ def _send(connection: socket.socket, message: dict[str, Any]) -> None:
 
 
 def _compiler(info_file: Path) -> Any:
-    xgrammar = load_xgrammar()
-    info = xgrammar.TokenizerInfo.deserialize_json(info_file.read_text(encoding="utf-8"))
-    compiler = xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
+    compiler = grammar_compiler(info_file)
     try_out(compiler, "json", "", lambda: None)  # loads everything that the forks then share
     return compiler
 

@@ -48,12 +48,87 @@ def needs(**keywords) -> dict:
             "$schema": "http://json-schema.org/draft-04/schema#",
             **{"type": "number", "minimum": 1, "exclusiveMinimum": True, "maximum": 2},
         },
+        {"$schema": "http://json-schema.org/draft-07/schema#", "prefixItems": 3, "type": "array"},
+        {
+            "$schema": "http://json-schema.org/draft-04/schema#",
+            **{"items": {"$ref": "#/x"}, "x": {"exclusiveMinimum": "a"}},
+        },
+        {"$ref": "#/x", "x": {"type": "integer", "multipleOf": 0, "minimum": 1, "maximum": 2}},
         to_strict_json_schema(Node),
     ],
 )
 def test_a_schema_passes_as_json_and_so_does_its_text(schema):
     assert json.loads(checked(schema, "x", LIMITS)) == schema
     assert json.loads(checked(json.dumps(schema), "x", LIMITS)) == schema
+
+
+NULL = {"type": "null"}
+# None of them has a value.
+LOOP = needs(**{"$ref": "#/$defs/loop"})
+EMPTY = [
+    LOOP,
+    {"type": "integer", "minimum": 5, "maximum": 4},
+    {"type": ["integer", "number"], "exclusiveMinimum": 5, "maximum": 5},
+    {"type": "number", "minimum": 0.1234567891, "maximum": 0.1234567899},
+    {"type": "integer", "minimum": 1, "maximum": 4, "multipleOf": 2.5},
+    {"type": "string", "minLength": 2, "maxLength": 1},
+    {"type": "array", "minItems": 2, "maxItems": 1},
+    {"type": "object", "minProperties": 2, "maxProperties": 1},
+    {"type": "array", "items": {"enum": []}, "minItems": 1},
+    {"type": "object", "properties": {"a": False}, "required": ["a"]},
+    {"allOf": [{"type": "null"}, {"enum": []}]},
+    {"oneOf": [False, {"enum": []}]},
+    {"$ref": "#/$defs/none"},
+    False,
+]
+
+
+@pytest.mark.parametrize("empty", EMPTY, ids=str)
+@pytest.mark.parametrize(
+    ("around", "left"),
+    [
+        (lambda one: {"anyOf": [one, NULL]}, {"anyOf": [NULL]}),
+        (lambda one: {"oneOf": [NULL, one]}, {"oneOf": [NULL]}),
+        (lambda one: {"items": {"anyOf": [one, NULL, one]}}, {"items": {"anyOf": [NULL]}}),
+        (lambda one: {"anyOf": [{"anyOf": [one]}, NULL]}, {"anyOf": [NULL]}),
+        (lambda one: {"$ref": "#/x", "x": {"not": one}}, None),
+        (lambda one: {"not": {"items": one}}, None),
+        (lambda one: {"if": one, "then": one, **NULL}, None),
+        (lambda one: {"not": one, "$defs": {"unused": one}}, None),
+        (lambda one: {"not": {"$ref": "#/$defs/a"}, "$defs": {"a": {"items": one}}}, None),
+        (lambda one: {"enum": [{"anyOf": [one]}]}, None),
+        (
+            lambda one: {"$ref": "#/x/y", "x": {"y": {"anyOf": [NULL, one]}, "z": one}},
+            {"y": [NULL]},
+        ),
+    ],
+)
+def test_a_branch_without_a_value_is_dropped_and_nothing_under_not_is_refused(empty, around, left):
+    schema = around(empty) | {"$comment": "as it was"}
+    defs = {"none": {"enum": []}, "loop": LOOP, **schema.get("$defs", {})}
+    given = {**schema, "$defs": defs}
+    found = json.loads(checked(given, "x", LIMITS))
+    if left == {"y": [NULL]}:
+        assert found["x"]["y"] == {"anyOf": [NULL]}
+    else:
+        assert found == (given if left is None else {**given, **left})
+    assert found == json.loads(checked(found, "x", LIMITS))
+
+
+@pytest.mark.parametrize(
+    ("schema", "types"),
+    [
+        ({"type": ["integer", "null"], "minimum": 5, "maximum": 4}, ["null"]),
+        ({"type": ["number", "string"], "minimum": 1, "exclusiveMaximum": 1}, ["string"]),
+        ({"type": ["integer", "number"], "minimum": 0.5, "maximum": 0.7}, ["number"]),
+        ({"type": ["string", "array"], "minItems": 2, "maxItems": 1}, ["string"]),
+        ({"type": ["integer", "null"], "minimum": 4, "maximum": 4}, ["integer", "null"]),
+    ],
+)
+def test_a_type_without_a_value_is_dropped(schema, types):
+    for given in (schema, {"$ref": "#/$defs/a", "$defs": {"a": schema}}):
+        found = json.loads(checked(given, "x", LIMITS))
+        assert found.get("$defs", {}).get("a", found) == {**schema, "type": types}
 
 
 def doubling(keyword: str, step) -> dict:
@@ -105,10 +180,20 @@ def doubling(keyword: str, step) -> dict:
         (needs(type="array", prefixItems=[{"$ref": "#"}], minItems=1), "contains itself"),
         ({**needs(), "required": [], "minProperties": 1}, "contains itself"),
         ({"properties": {"x": {"$ref": "#"}}, "required": ["x"]}, "contains itself"),
-        ({"anyOf": [{"type": "null"}, needs(**{"$ref": "#/anyOf/1"})]}, "contains itself"),
+        ({"anyOf": [needs(**{"$ref": "#/anyOf/0"}), {"$ref": "#/anyOf/2"}, {}]}, "contains itself"),
+        ({"items": {"enum": []}}, "cannot be written"),
+        ({"type": "integer", "minimum": 5, "maximum": 4}, "cannot be written"),
+        ({"type": "integer", "minimum": 3.2, "exclusiveMaximum": 4}, "cannot be written"),
+        ({"type": "integer", "minimum": 8, "maximum": 13, "multipleOf": 7}, "cannot be written"),
+        (needs(type="string", minLength=2, maxLength=1), "contradict"),
+        ({"items": {"type": "array", "minItems": 2, "maxItems": 1}}, "contradict"),
+        ({"type": "array", "items": False, "minItems": 1}, "cannot be written"),
+        ({"oneOf": [{"enum": []}, False]}, "cannot be written"),
+        ({"$ref": "#/x/y", "x": {"y": {"items": {"enum": []}}}}, "cannot be written"),
+        ({"allOf": [{}, {"type": "integer", "minimum": 5, "maximum": 4}]}, "cannot be written"),
         *(
             ({"type": kind, low: 0.1234567891, high: 0.1234567899}, "no number of 6 decimals")
-            for kind in ("number", ["number", "null"])
+            for kind in ("number", ["number"], ["integer", "number"])
             for low in ("minimum", "exclusiveMinimum")
             for high in ("maximum", "exclusiveMaximum")
         ),

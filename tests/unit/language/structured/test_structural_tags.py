@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 
 from proxy.domain.errors import RequestError
+from proxy.domain.tools import Tool
 from proxy.language.structured.constraint_request import (
     ConstraintRequest,
+    Examiner,
     Form,
     GuideLimits,
     constraint_of,
 )
 from proxy.language.structured.schema import SchemaLimits
 from proxy.language.structured.structural_tags import WHITESPACE_AT_MOST, checked
+from tests.doubles.sandbox import InProcess
 
 ANY = {"type": "json_schema", "json_schema": {"type": "object"}}
 
@@ -63,3 +67,23 @@ def test_a_text_that_json_cannot_represent_is_refused(text, said):
     with pytest.raises(RequestError, match=said) as caught:
         constraint_of(request, GuideLimits())
     assert caught.value.param == "structural_tag"
+
+
+@pytest.mark.parametrize("kind", ["json_schema", "qwen_xml_parameter"])
+def test_a_branch_without_a_value_is_dropped_from_a_tags_schema_and_a_tools(kind):
+    def schema(branches: list) -> dict:
+        return {"type": "object", "properties": {"a": {"anyOf": branches}}}
+
+    given, left = schema([False, {"enum": []}, {"type": "null"}]), schema([{"type": "null"}])
+    tag = {"type": "tag", "begin": "<", "content": {"type": kind, "json_schema": given}, "end": ">"}
+    found = checked({"format": {"type": "or", "elements": [tag]}}, "f", SchemaLimits())
+    assert found["elements"][0]["content"]["json_schema"] == left
+    assert tag["content"]["json_schema"] == given
+    examiner = Examiner(InProcess(), GuideLimits())
+    for _ in range(2):
+        (tool,) = asyncio.run(examiner.tools([Tool(name="f", parameters=given)], "caller"))
+        assert tool.parameters == left
+
+
+def test_a_type_that_is_no_text_is_left_to_xgrammar():
+    assert checked({"format": {"type": ["tag"]}}, "f", SchemaLimits()) == {"type": ["tag"]}
