@@ -121,6 +121,8 @@ class AnswerText:
 
     def end_thought(self, closing: str) -> None:
         """Takes `closing` as text of the model's, which ends its reasoning."""
+        if self._parser is not None:
+            self._parser.end_thought()
         self._pass_on(self._decoder.flush() + closing, is_token=False)
 
     def flush(self, finish: FinishReason) -> FinishReason:

@@ -56,6 +56,11 @@ class OutputParser:
     def is_thinking(self) -> bool:
         return self._reasoning is not None and self._reasoning.is_thinking
 
+    def end_thought(self) -> None:
+        """Its end is pushed next, in the model's place: no other one follows it directly."""
+        if self._reasoning is not None:
+            self._reasoning.may_think_again = False
+
     @property
     def is_undecided(self) -> bool:
         return self._reasoning is not None and self._reasoning.is_undecided

@@ -122,6 +122,7 @@ class ReasoningParser(PushParser[ReasoningEvent]):
         self.draft = ""
         self.on_held: PassOn = _ignore
         self.is_thinking = is_inside
+        self.may_think_again = True  # directly behind a thought
 
     @classmethod
     def marks(cls) -> tuple[str, ...]:
@@ -268,7 +269,7 @@ class TaggedReasoning(ReasoningParser):
         while True:
             while is_inside:
                 yield from self._reasoning()
-                is_inside = yield from self._accepts(self.starts)
+                is_inside = self.may_think_again and (yield from self._accepts(self.starts))
             mark = yield from self._reader.until(marks, self._emit_text)
             if not mark:
                 return

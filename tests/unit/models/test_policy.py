@@ -59,6 +59,7 @@ def test_a_profile_gives_what_an_entry_does_not_say(tmp_path):
 
 def test_one_folder_has_the_defaults_of_the_server_that_it_stands_in_for(tmp_path):
     (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").touch()
     one = {"model_path": tmp_path, "model_id": "m"}
     for given, temperature, max_tokens in (
         ({}, 0.7, 1024),

@@ -123,6 +123,15 @@ def test_a_second_thought_follows_the_first(family, data):
     assert split(family, pieces, tool_starts=[TOOL_START]) == (f"one{draft}", "Hi")
 
 
+def test_no_thought_follows_one_that_was_ended_in_the_models_place():
+    """Else a model that begins another one would be ended over and over."""
+    parser = FAMILIES["qwen3"]()
+    parser.push("<think>one")
+    parser.may_think_again = False
+    found = parser.push("</think>\n\n") + parser.push("<think>two") + parser.flush()
+    assert found == [TextDelta("<think>two")]
+
+
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"harmony"}))
 @settings(max_examples=examples(20))
 @given(data=st.data(), words=WORDS)
