@@ -15,7 +15,7 @@ from itertools import dropwhile
 
 import pytest
 
-MOST_FAILURES = 10
+MOST_FAILURES = 30  # one server that a pause broke fails all the tests that share it
 
 
 class Failures:
