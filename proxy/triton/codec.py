@@ -120,9 +120,10 @@ def encode_admission(request: EngineRequest) -> service_pb2.ModelInferRequest:
     """A request to the tokenizer model alone."""
     model = request.model
     message = service_pb2.ModelInferRequest(model_name=model.facts.tokenizer_model, id=request.id)
-    inputs = tensors.TOKENIZER_INPUTS
-    if tensors.TOKENIZER_SALT.capability not in model.capabilities:
-        inputs = inputs[:-1]
+    has_salt = tensors.TOKENIZER_SALT.capability in model.capabilities
+    inputs = [
+        row for row in tensors.TOKENIZER_INPUTS if has_salt or row is not tensors.TOKENIZER_SALT
+    ]
     _add_inputs(message, inputs, tensors.input_values(request))
     if request.constraint is not None:  # see client.GuideRetries
         message.parameters["guide_may_be_pending"].bool_param = True

@@ -96,6 +96,10 @@ def test_its_size_is_bounded(monkeypatch):
         cache.encode(f"{number}{prompt}", "", encode)
         assert cache.size_bytes <= 1_000_000
     assert 1 < len(cache._prompts) <= prompt_cache.MOST_PROMPTS
+    special = sorted(cache._ids)[0]
+    for number in range(4):  # whose special tokens take more room than the text
+        cache.encode(f"{number}{special * 8_000}", "", encode)
+        assert sum(len(one.ends) for one in cache._prompts) <= 10_000
 
 
 def test_to_look_costs_a_small_part_of_what_tokenizing_does():

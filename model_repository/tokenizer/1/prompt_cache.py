@@ -19,33 +19,34 @@ from plain_spans import one_of
 FROM_CHARACTERS = 8_192  # shorter texts take no longer to tokenize than to look for
 MOST_PROMPTS = 32
 MOST_BYTES = 32_000_000
-BYTES_A_CHARACTER = 4  # at most, in Python's strings
+BYTES_A_CHARACTER, BYTES_A_SPECIAL = 4, 96  # at most, of Python's strings and numbers
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """ids [n], int32. cuts: behind each special token of the text, in characters; at: where it
-    stands in the ids; sizes: its length.
+    """ids [n], int32. starts, ends: of each special token in the text, in characters. at: its index
+    in the ids.
     """
 
     salt: str
     text: str
     ids: npt.NDArray[np.int32]
-    cuts: list[int]
+    starts: list[int]
+    ends: list[int]
     at: npt.NDArray[np.int64]
-    sizes: list[int]
 
     @property
     def size_bytes(self) -> int:
-        return BYTES_A_CHARACTER * len(self.text) + self.ids.nbytes
+        of_text = BYTES_A_CHARACTER * len(self.text) + BYTES_A_SPECIAL * len(self.ends)
+        return of_text + self.ids.nbytes
 
     def shared(self, text: str) -> int:
         """How many of the special tokens `text` has, too, with all that is before them."""
-        low, high = 0, len(self.cuts)
+        low, high = 0, len(self.ends)
         while low < high:
             middle = (low + high + 1) // 2
-            end = self.cuts[middle - 1]
-            start = self.cuts[low - 1] if low else 0
+            end = self.ends[middle - 1]
+            start = self.ends[low - 1] if low else 0
             if text.startswith(self.text[start:end], start):
                 low = middle
             else:
@@ -54,7 +55,7 @@ class Prompt:
 
 
 class PromptCache:
-    """Of the newest prompts. Those of one salt are not found with another."""
+    """Keeps the tokens of the newest prompts, and finds a prompt by its own salt only."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._prompts: list[Prompt] = []  # the newest last
@@ -79,18 +80,19 @@ class PromptCache:
         if found is None:
             ids = encode(text)
         else:
-            cut = found.cuts[count - 1] - found.sizes[count - 1]
-            ids = [*found.ids[: found.at[count - 1]].tolist(), *encode(text[cut:])]
+            last = count - 1
+            before = found.ids[: found.at[last]].tolist()
+            ids = before + encode(text[found.starts[last] :])
         self._keep(text, salt, ids)
         return ids
 
     def _longest(self, text: str, salt: str) -> tuple[Prompt | None, int]:
         """The prompt that shares most with the text, and how many special tokens they share."""
-        best, count, cut = None, 0, 0
+        best, count, end = None, 0, 0
         for prompt in reversed(self._prompts):
             shared = prompt.shared(text) if prompt.salt == salt else 0
-            if shared and prompt.cuts[shared - 1] > cut:
-                best, count, cut = prompt, shared, prompt.cuts[shared - 1]
+            if shared and prompt.ends[shared - 1] > end:
+                best, count, end = prompt, shared, prompt.ends[shared - 1]
         return best, count
 
     def _keep(self, text: str, salt: str, ids: list[int]) -> None:
@@ -100,9 +102,8 @@ class PromptCache:
         at = np.flatnonzero(np.isin(numbers, self._special_ids))
         if not expected or numbers[at].tolist() != expected:  # the model made one of plain letters
             return
-        sizes = [len(match.group()) for match in matches]
-        cuts = [match.end() for match in matches]
-        kept = Prompt(salt, text, numbers, cuts, at, sizes)
+        starts, ends = [one.start() for one in matches], [one.end() for one in matches]
+        kept = Prompt(salt=salt, text=text, ids=numbers, starts=starts, ends=ends, at=at)
         self._prompts = [one for one in self._prompts if not self._is_begin(one, kept)]
         self._prompts.append(kept)
         while len(self._prompts) > MOST_PROMPTS or self.size_bytes > MOST_BYTES:
@@ -115,4 +116,4 @@ class PromptCache:
     @staticmethod
     def _is_begin(old: Prompt, new: Prompt) -> bool:
         """Whether the new prompt serves wherever the old one did."""
-        return old.salt == new.salt and old.shared(new.text) == len(old.cuts)
+        return old.salt == new.salt and old.shared(new.text) == len(old.ends)

@@ -43,7 +43,7 @@ _MAPS = frozenset(
     {"properties", "patternProperties", "dependentSchemas", "dependencies", *DEFINITIONS}
 )
 _UNIONS = ("anyOf", "oneOf")
-# The engine's grammar has nothing of these.
+# The engine's grammar ignores these keywords.
 _UNSEEN = frozenset({"not", "if", "then", "else", "contains", "dependentSchemas", "dependencies"})
 # Their schemas apply to the same value as the schema that contains them.
 _IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
@@ -316,7 +316,7 @@ def _check_circles(schema: Any, field: str) -> None:
 
 
 def _without_empty(schema: Schema, field: str) -> Any:
-    """The schema without types, and branches of unions, of which no value can be written."""
+    """Drops types and branches of unions that no value can conform to."""
     seen = _inside_out(schema, (*DEFINITIONS, *_UNSEEN))
     references, graph = References(schema), _Ends(one for one, _ in seen)
     for one in graph.schemas.values():
@@ -434,7 +434,7 @@ _SIZES = (("string", "Length"), ("array", "Items"), ("object", "Properties"))
 
 
 def _empty_types(one: Schema) -> set[str]:
-    """The types of which it permits no value, or none that the engine's grammar can write."""
+    """The types whose values the schema all forbids, or the engine's grammar cannot write."""
     found = {kind for kind, of in _SIZES if one.get(f"min{of}", 0) > one.get(f"max{of}", inf)}
     multiple = Fraction(str(one.get("multipleOf") or 1)).numerator
     for kind, steps, step in (("integer", 1, multiple), ("number", 10**DECIMALS, 1)):

@@ -187,10 +187,7 @@ class MarkupCalls(SectionCalls):
 
     def _call(self) -> Steps[None]:
         yield from self._gap()
-        is_quoted = yield from self._reader.accept('"')
-        self._name = yield from self._whole_name()
-        if is_quoted:
-            yield from self._reader.accept('"')
+        self._name = yield from self._in_quotes(self._whole_name())
         is_known = self._name in self._tools
         yield from self._end_of_name(self.markup.name_end, is_known)
         yield from self._gap()
@@ -204,6 +201,14 @@ class MarkupCalls(SectionCalls):
             self._end_argument()
             yield from self._gap()
         self._close_arguments()
+
+    def _in_quotes(self, word: Steps[str]) -> Steps[str]:
+        """Reads a word and the quotation marks that a model may write around it."""
+        is_quoted = yield from self._reader.accept('"')
+        found = yield from word
+        if is_quoted:
+            yield from self._reader.accept('"')
+        return found
 
     def _gap(self) -> Steps[None]:
         """What may stand between the elements."""
@@ -225,10 +230,7 @@ class MarkupCalls(SectionCalls):
             if self._reader.may_end_in(self.markup.end):
                 raise CutOff("")
             yield from self._expect(self.markup.key_begin)
-        is_quoted = yield from self._reader.accept('"')
-        key = (yield from self._reader.word(_KEY)).strip()
-        if is_quoted:
-            yield from self._reader.accept('"')
+        key = (yield from self._in_quotes(self._reader.word(_KEY))).strip()
         is_known = key in self._properties
         yield from self._end_of_name(self.markup.key_end, is_known)
         if self.markup.value_begin:

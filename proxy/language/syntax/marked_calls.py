@@ -117,7 +117,7 @@ class Gemma4Parser(SectionCalls):
         yield from self._end(self.call_end)
 
     def _types(self, key: str) -> frozenset[str]:
-        """Of an argument that the model has written as a string."""
+        """The JSON types that an argument may get if the model has written it as a string."""
         return STRING
 
 
