@@ -318,12 +318,12 @@ function Audit() {
   const [entries, setEntries] = useState([]);
   const [error, setError] = useState(null);
   useEffect(() => {
-    list("admin/v1/audit").then(setEntries, setError);
+    list("admin/v1/audit?order=desc", 1).then(setEntries, setError);
   }, []);
   return html`
     <${Section} title="Audit log, newest first">
       <${ErrorBox} error=${error} />
-      <${Table} label="Audit log" rows=${entries.slice(-200).reverse()} id=${(entry) => entry.number} columns=${[
+      <${Table} label="Audit log" rows=${entries.slice(0, 200)} id=${(entry) => entry.number} columns=${[
         ["number", (entry) => entry.number, "number"],
         ["at (UTC)", (entry) => moment(entry.at)],
         ["actor", (entry) => entry.actor],

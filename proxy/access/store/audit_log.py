@@ -131,19 +131,27 @@ class AuditLog:
             await self._append(connection, await _locked(connection), _now(), entries)
 
     async def list(
-        self, *, after: int = 0, limit: int = 1000, is_newest_first: bool = False
+        self,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        limit: int = 1000,
+        is_newest_first: bool = False,
     ) -> Sequence[Mapping[str, Any]]:
-        """At most `limit` entries by number, from the one that follows `after` on, or from the last
-        one back to it.
+        """At most `limit` entries, the oldest or the newest first, of those whose numbers are above
+        `after`, and below `before`.
 
         Each is one change, or one denied call, as JSON has it. number: from 1, without gaps.
         before, after: what was changed; None: nothing. chain_key: the id of the key that made
         `mac`.
         """
-        chosen = select(AUDIT).where(AUDIT.c.number > after)
+        number = AUDIT.c.number
+        chosen = select(AUDIT).where(number > after).limit(limit)
+        if before is not None:
+            chosen = chosen.where(number < before)
+        chosen = chosen.order_by(number.desc() if is_newest_first else number)
         async with self._database.reading() as connection:
-            order = AUDIT.c.number.desc() if is_newest_first else AUDIT.c.number
-            found = await connection.execute(chosen.order_by(order).limit(limit))
+            found = await connection.execute(chosen)
             return [_shown(dict(row)) for row in found.mappings()]
 
     async def verify(self) -> Verification:

@@ -76,6 +76,7 @@ class AuditQuery(QueryParameters):
         0, description="The last number of the page before."
     )
     limit: PageSize = Field(100, description="How many at most.")
+    order: Literal["asc", "desc"] = Field("asc", description="`desc`: the newest first.")
 
 
 class OwnUsageQuery(QueryParameters):
@@ -289,9 +290,13 @@ def _audit_routes(audit: AuditLog, bodies: BodyReader | None) -> APIRouter:
 
     @router.get("", responses=answers(shown.AuditList, 400, 503))
     async def list_audit(query: Annotated[AuditQuery, Query()]) -> Response:
-        """Changes and denied calls, the oldest first."""
+        """Changes and denied calls."""
         actor()
-        found = await audit.list(after=query.after, limit=query.limit + 1)
+        if query.order == "desc":
+            before = query.after or None
+            found = await audit.list(before=before, limit=query.limit + 1, is_newest_first=True)
+        else:
+            found = await audit.list(after=query.after, limit=query.limit + 1)
         return JSONResponse(shown.page(found, query.limit))
 
     @router.get("/verify", responses=answers(shown.VerificationAnswer, 429, 503))

@@ -139,6 +139,26 @@ def test_the_audit_log_names_who_did_what_and_has_no_key(judged, proxy, made):
     assert (verified["ok"], verified["entries"], verified["problems"]) == (True, 4, [])
 
 
+def test_the_audit_log_is_read_from_either_end(proxy):
+    for number in range(5):
+        proxy.admin.post("/admin/v1/tenants", json={"name": f"t{number}"})
+
+    def numbers(**query):
+        data, after = [], 0
+        while True:
+            page = proxy.admin.get(AUDIT, params={"limit": 2, "after": after, **query}).json()
+            data += [entry["number"] for entry in page["data"]]
+            if not page["has_more"]:
+                return data
+            after = data[-1]
+
+    oldest_first = numbers()
+    assert oldest_first == sorted(oldest_first)
+    assert len(oldest_first) >= 5
+    assert numbers(order="desc") == oldest_first[::-1]
+    assert proxy.admin.get(AUDIT, params={"order": "up"}).status_code == 400
+
+
 def test_the_audit_log_names_who_read_keys_and_usage(proxy, made):
     key = made()
     for path in (KEYS, f"{KEYS}/{key['id']}", "/admin/v1/usage", f"{KEYS}/none", TENANTS):
