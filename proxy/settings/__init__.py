@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import model_validator
@@ -37,6 +38,7 @@ from proxy.settings.state import (
 from proxy.settings.streams import Continuation, Scheduling
 from proxy.settings.triton import ModelSource, TritonServer
 
+PATHS = (Path, Path | None)
 OTHER_NAMES = {"port": "server_port", "host": "server_host"}
 ONE_FOLDER_REQUESTS = 10
 FRONTS = "FORWARDED_ALLOW_IPS"  # the server reads it, too
@@ -133,6 +135,13 @@ class Settings(
         for name in sorted(found):
             raise ValueError(f"{name} is no longer a setting, remove it: {REMOVED[name]}")
         return given
+
+    @model_validator(mode="before")
+    @classmethod
+    def _an_empty_path_is_not_given(cls, given: dict[str, Any]) -> Any:
+        """Otherwise it would be the current folder."""
+        paths = {name for name, each in cls.model_fields.items() if each.annotation in PATHS}
+        return {name: each for name, each in given.items() if each != "" or name not in paths}
 
     @model_validator(mode="before")
     @classmethod

@@ -86,6 +86,11 @@ def test_a_wrong_value_names_its_variable(settings, environment, said):
     assert said in (explain(refused.value) or "")
 
 
+def test_an_empty_path_is_not_the_current_folder(settings):
+    names = ("MODEL_PATH", "MODELS_FILE", "ARTIFACTS_DIR", "RECORD_DIR")
+    assert Settings() == settings(**dict.fromkeys(names, ""))
+
+
 def test_one_folder_runs_ten_requests_at_once_a_registry_any_number(settings):
     assert settings().concurrent_requests is None
     assert settings(MODEL_PATH="/m").concurrent_requests == 10
