@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
+from typing import Any, Literal
 
 from proxy.domain.constraint import Constraint
 from proxy.domain.delta_log import DeltaLog
@@ -105,28 +106,37 @@ class PromptLimit:
     keeps_start: bool = False
 
 
+Datatype = Literal["BYTES", "INT32", "UINT64", "FP32", "BOOL"]
+
+
+def _sent_as(datatype: Datatype) -> Any:
+    """A field that is one tensor, by its own name in most dialects."""
+    return field(default=None, metadata={"datatype": datatype})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """None: not given by the caller; the default is the registry's, then the engine's.
+    """The table of sampling: tensors, capabilities and what other people's models can take follow
+    from it. None: not given by the caller; the default is the registry's, then the engine's.
 
     logit_bias: (token id, what is added to its logit). top_log_probs: None for no
     log-probabilities, else how many alternatives besides each token's own.
     """
 
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    seed: int | None = None
-    repetition_penalty: float | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
+    temperature: float | None = _sent_as("FP32")
+    top_k: int | None = _sent_as("INT32")
+    top_p: float | None = _sent_as("FP32")
+    min_p: float | None = _sent_as("FP32")
+    seed: int | None = _sent_as("UINT64")
+    repetition_penalty: float | None = _sent_as("FP32")
+    presence_penalty: float | None = _sent_as("FP32")
+    frequency_penalty: float | None = _sent_as("FP32")
     logit_bias: tuple[tuple[int, float], ...] | None = None
-    allowed_token_ids: tuple[int, ...] | None = None
-    bad_words: tuple[str, ...] | None = None
-    min_tokens: int | None = None
-    ignore_eos: bool | None = None
-    stop_token_ids: tuple[int, ...] | None = None
+    allowed_token_ids: tuple[int, ...] | None = _sent_as("INT32")
+    bad_words: tuple[str, ...] | None = _sent_as("BYTES")
+    min_tokens: int | None = _sent_as("INT32")
+    ignore_eos: bool | None = _sent_as("BOOL")
+    stop_token_ids: tuple[int, ...] | None = _sent_as("INT32")
     top_log_probs: int | None = None
 
     @property
@@ -170,6 +180,10 @@ TRUNCATION: dict[str, tuple[float, float | None]] = {
     "min_p": (1, 0),
 }
 NO_DEFAULTS = Sampling()
+# The fields that are one tensor, with its datatype.
+SAMPLING: Mapping[str, Datatype] = {
+    one.name: one.metadata["datatype"] for one in fields(Sampling) if one.metadata
+}
 
 
 class Delivery(Enum):

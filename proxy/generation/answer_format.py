@@ -120,14 +120,13 @@ def _order(request: GenerationRequest, card: ModelCard, syntax: CardSyntax) -> G
     is_chat = isinstance(request.prompt, ChatPrompt)
     can_guide_calls = is_chat and "constraint" in card.capabilities
     has_calls = can_guide_calls and looks_for_calls(request) and _restricts_calls(request)
-    reasoning = syntax.reasoning_parser if is_chat else None
     return GuideOrder(
         constraint=checks.engine_constraint(request.constraint, card),
         tools=request.callable_tools if has_calls else (),
         must_call=request.tool_choice.mode is ToolMode.REQUIRED,
         in_parallel=request.calls_in_parallel,
         family=syntax.tools,
-        reasoning=None if reasoning is None else reasoning.syntax(),
+        reasoning=syntax.reasoning_parser if is_chat else None,
         special_tokens=card.facts.special_tokens,
     )
 

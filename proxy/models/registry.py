@@ -153,13 +153,13 @@ class Registry:
                     return ServedModel(card=card, name=name)
                 return ServedModel(card=card, name=card.name, fallback_from=name)
             follower = None if follower.fallback is None else self._named.get(follower.fallback)
-        return ServedModel(card=self.known(name), name=name)
+        return ServedModel(card=self.model(name).cards[0], name=name)
 
-    def asked(self, name: str | None) -> ModelCard:
+    def asked(self, name: str | None, *, hides: bool = False) -> ModelCard:
         """The card of a model, or for None of the first one that the caller may use.
 
         Raises:
-            UnknownModel: no model has this name or alias.
+            UnknownModel: no model has this name or alias; with `hides`, none that is allowed.
             RequestError: the caller's key does not allow it, or not any.
         """
         if name is None:
@@ -168,7 +168,7 @@ class Registry:
             return card
         model = self.model(name)
         if not model.is_allowed:
-            raise model_not_allowed(name)
+            raise self._unknown(name) if hides else model_not_allowed(name)
         return model.cards[0]
 
     def listed(self) -> dict[str, ModelCard]:
@@ -182,17 +182,6 @@ class Registry:
             for name in model.names
             if self._named[name] is model  # not an alias that is the name of another model
         }
-
-    def shown(self, name: str) -> ModelCard:
-        """The card of a model; one that is not allowed does not exist for this caller.
-
-        Raises:
-            UnknownModel: no model that the caller may use has this name or alias.
-        """
-        model = self.model(name)
-        if not model.is_allowed:
-            raise self._unknown(name)
-        return model.cards[0]
 
     # All models, whoever calls
 
@@ -216,10 +205,6 @@ class Registry:
             return UnknownModel(name)
         known = islice(self.listed(), MOST_COMPARED)
         return UnknownModel(name, next(iter(get_close_matches(name, known, n=1)), None))
-
-    def known(self, name: str) -> ModelCard:
-        """The first card of a model. Raises as `model`."""
-        return self.model(name).cards[0]
 
     def cards(self) -> tuple[ModelCard, ...]:
         """All models, in the order of models.yaml; of each its first card.

@@ -1,8 +1,8 @@
 """The proxy's half of the tensor contract, as rows. Read by `codec` and `catalog`.
 
 The other half is model_repository/ensemble/config.pbtxt; tests/contract and the catalog compare
-them. A new parameter is a row here (one that is not a field of Sampling also a line of
-`input_values`), and an entry there.
+them. A new parameter is a row here and a line of `input_values`, or one of Sampling, and an entry
+there.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Literal
 
 from proxy.domain.engine import EngineRequest
 from proxy.domain.model import ModelCard, ModelFacts
+from proxy.domain.request import SAMPLING, Datatype
 
 CONTRACT_VERSION = "3"
 # Models of contract 2 lack the input resume_from, and so the capability `resume`.
 SUPPORTED_VERSIONS = ("2", CONTRACT_VERSION)
 CPP_RUNTIME = "tensorrtllm"  # as Triton calls the backend
 
-Datatype = Literal["BYTES", "INT32", "UINT64", "FP32", "BOOL"]
 # bytes: elements that are already packed
 Value = str | bytes | float | Sequence[int] | Sequence[float] | Sequence[str]
 
@@ -65,24 +64,7 @@ TOP_TEXT = "top_log_prob_text"
 RECEIPT = "receipt"
 TOKENIZED_FOR = "tokenized_for"
 
-# Fields of Sampling under their own names, which are also the names of their capabilities.
-_SAMPLING = (
-    Tensor("temperature", "FP32", "temperature"),
-    Tensor("top_k", "INT32", "top_k"),
-    Tensor("top_p", "FP32", "top_p"),
-    Tensor("min_p", "FP32", "min_p"),
-    Tensor("seed", "UINT64", "seed"),
-    Tensor("repetition_penalty", "FP32", "repetition_penalty"),
-    Tensor("presence_penalty", "FP32", "presence_penalty"),
-    Tensor("frequency_penalty", "FP32", "frequency_penalty"),
-    Tensor("allowed_token_ids", "INT32", "allowed_token_ids"),
-    Tensor("bad_words", "BYTES", "bad_words"),
-    Tensor("min_tokens", "INT32", "min_tokens"),
-    Tensor("ignore_eos", "BOOL", "ignore_eos"),
-    Tensor("stop_token_ids", "INT32", "stop_token_ids"),
-)
-_SAMPLING_NAMES = tuple(row.name for row in _SAMPLING)
-_sampling_values = attrgetter(*_SAMPLING_NAMES)
+_sampling_values = attrgetter(*SAMPLING)
 
 INPUTS = (
     Tensor("text_input", "BYTES"),
@@ -94,7 +76,7 @@ INPUTS = (
     Tensor("echo_prompt", "BOOL", "echo_prompt"),
     Tensor("truncate_prompt_tokens", "INT32", "prompt_limit"),
     Tensor("truncate_keeps_start", "BOOL", "prompt_limit"),
-    *_SAMPLING,
+    *(Tensor(name, datatype, name) for name, datatype in SAMPLING.items()),
     Tensor("logit_bias_ids", "INT32", "logit_bias"),
     Tensor("logit_bias_values", "FP32", "logit_bias"),
     Tensor("return_log_probs", "BOOL", "log_probs"),
@@ -222,7 +204,7 @@ def input_values(request: EngineRequest) -> dict[str, Value | None]:
     if "deadline" in model.capabilities:
         # a second line of defence: the proxy's own deadline starts earlier and passes first
         values["timeout_ms"] = max(1, math.ceil(request.timeout_s * 1000))
-    values.update(zip(_SAMPLING_NAMES, _sampling_values(sampling), strict=True))
+    values.update(zip(SAMPLING, _sampling_values(sampling), strict=True))
     return values
 
 

@@ -19,7 +19,7 @@ from proxy.domain.tools import Tool
 from proxy.language.syntax.families import REASONING_FAMILIES
 from proxy.language.syntax.families import TOOL_FAMILIES as FAMILIES
 from proxy.language.syntax.guides import FALLBACK_FAMILY, GuideOrder, Guides, guides_of
-from proxy.language.syntax.reasoning import ReasoningSyntax
+from proxy.language.syntax.reasoning import ThinkParser
 from proxy.language.syntax.special_tokens import InexpressibleTokens, with_token_ids
 from tests.fixtures.guide_info import CLOSING, VOCAB_SIZE, walk
 from tests.fixtures.tool_calls import OPTIONAL, TOOLS, assert_conform, read
@@ -189,9 +189,8 @@ def test_a_string_may_be_described_elsewhere(family, kind, compiler, vocabulary)
 @pytest.mark.parametrize("begin", ["", "<think>"])
 def test_a_schema_begins_where_the_reasoning_ends(begin, compiler):
     constraint = Constraint(GuideKind.JSON_SCHEMA, '{"enum": [1]}')
-    syntax = ReasoningSyntax(begin="<think>", end="</think>")
-    is_begun = not begin
-    guide = syntax.in_reasoning(constraint) if is_begun else syntax.before_reasoning(constraint)
+    write = ThinkParser.before_reasoning if begin else ThinkParser.in_reasoning
+    guide = write(constraint)
     assert accepts(guide, compiler, f"{begin}{{free}} text, 2 < 3</think>\n\n1")
     assert not accepts(guide, compiler, f"{begin}free text</think>2")
     assert not accepts(guide, compiler, f"{begin}free text")
@@ -212,14 +211,13 @@ def test_a_schema_begins_where_the_reasoning_ends(begin, compiler):
     ],
 )
 def test_every_kind_of_constraint_may_follow_reasoning(kind, text, answer, compiler):
-    syntax = ReasoningSyntax(begin="<think>", end="</think>")
-    guide = syntax.in_reasoning(Constraint(kind, text))
+    guide = ThinkParser.in_reasoning(Constraint(kind, text))
     assert accepts(guide, compiler, f"thought</think>{answer}")
     assert not accepts(guide, compiler, f"thought</think>{answer}?")
 
 
 def test_kimi_k3_s_calls_follow_an_empty_response(compiler):
-    reasoning = REASONING_FAMILIES["kimi_k3"].syntax()
+    reasoning = REASONING_FAMILIES["kimi_k3"]
     order = GuideOrder(
         constraint=None,
         tools=TOOLS[2:],

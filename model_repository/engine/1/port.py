@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, Protocol
 
 from block_log import BlockLog
 from stats import Stats
@@ -40,6 +40,23 @@ class BadParameter(ValueError):
         self.code = code
 
 
+def _scalar(
+    default: float | None,
+    least: float | None = None,
+    most: float = math.inf,
+    *,
+    tensor: str = "",
+    is_rare: bool = False,
+) -> Any:
+    """A row of the table of parameters that are a tensor's one element.
+
+    least: None where any value is allowed. tensor: its name, if not the parameter's. is_rare: the
+    libraries get it, by the same name, only if it is not the default; not all support it.
+    """
+    bounds = None if least is None else (least, most)
+    return field(default=default, metadata={"bounds": bounds, "tensor": tensor, "is_rare": is_rare})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
     """How to choose the next token. The defaults leave the model's distribution unchanged.
@@ -51,34 +68,39 @@ class SamplingParams:
     alternatives to report with the sampled token (0 to 20).
     """
 
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    seed: int | None = None
-    repetition_penalty: float = 1.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
+    temperature: float = _scalar(1.0, 0)
+    top_k: int = _scalar(0, 0, tensor="runtime_top_k")
+    top_p: float = _scalar(1.0, 0, 1, tensor="runtime_top_p")
+    min_p: float = _scalar(0.0, 0, 1, is_rare=True)
+    seed: int | None = _scalar(None)
+    repetition_penalty: float = _scalar(1.0, 1e-6, is_rare=True)
+    presence_penalty: float = _scalar(0.0, -math.inf, is_rare=True)
+    frequency_penalty: float = _scalar(0.0, -math.inf, is_rare=True)
     logit_bias: tuple[tuple[int, float], ...] = ()
     allowed_token_ids: tuple[int, ...] | None = None
     bad_words: tuple[tuple[int, ...], ...] = ()
-    min_tokens: int = 0
-    ignore_eos: bool = False
+    min_tokens: int = _scalar(0, 0, is_rare=True)
+    ignore_eos: bool = _scalar(False)
     stop_token_ids: frozenset[int] = frozenset()
     log_probs: int | None = None
 
     def __post_init__(self) -> None:
-        _check("temperature", self.temperature, 0)
-        _check("top_k", self.top_k, 0)
-        _check("top_p", self.top_p, 0, 1)
-        _check("min_p", self.min_p, 0, 1)
-        _check("repetition_penalty", self.repetition_penalty, 1e-6)
-        _check("presence_penalty", self.presence_penalty)
-        _check("frequency_penalty", self.frequency_penalty)
-        _check("min_tokens", self.min_tokens, 0)
+        for name, (least, most) in _BOUNDS.items():
+            _check(name, getattr(self, name), least, most)
         _check("num_top_log_probs", self.log_probs or 0, 0, TOP_LOG_PROBS_AT_MOST)
         for _, value in self.logit_bias:
             _check("logit_bias", value)
+
+    def changed(self) -> dict[str, float]:
+        """The rare parameters that have not their default."""
+        values = {name: getattr(self, name) for name in _RARE}
+        return {name: value for name, value in values.items() if value != _RARE[name]}
+
+
+_ROWS = [one for one in fields(SamplingParams) if one.metadata]
+SCALARS = {one.name: one.metadata["tensor"] or one.name for one in _ROWS}  # field -> tensor
+_BOUNDS = {one.name: one.metadata["bounds"] for one in _ROWS if one.metadata["bounds"]}
+_RARE = {one.name: one.default for one in _ROWS if one.metadata["is_rare"]}
 
 
 def _check(param: str, value: float, least: float = -math.inf, most: float = math.inf) -> None:

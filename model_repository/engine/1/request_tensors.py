@@ -9,21 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
 
-from port import RESUME_PARAM, BadParameter, GenerationInput, Guide, SamplingParams
-
-# Field of SamplingParams -> tensor, for parameters whose value is the tensor's one element.
-SCALARS = {
-    "temperature": "temperature",
-    "top_k": "runtime_top_k",
-    "top_p": "runtime_top_p",
-    "min_p": "min_p",
-    "seed": "seed",
-    "repetition_penalty": "repetition_penalty",
-    "presence_penalty": "presence_penalty",
-    "frequency_penalty": "frequency_penalty",
-    "min_tokens": "min_tokens",
-    "ignore_eos": "ignore_eos",
-}
+from port import RESUME_PARAM, SCALARS, BadParameter, GenerationInput, Guide, SamplingParams
 
 
 def generation_input(request: Any) -> GenerationInput:

@@ -164,7 +164,7 @@ def routes(
         model: Annotated[str, Path(min_length=1, description=NAME)],
     ) -> Response:
         """One model, found by its name or an alias."""
-        return JSONResponse(_model_body(models.shown(model), model))
+        return JSONResponse(_model_body(models.asked(model, hides=True), model))
 
     @router.post(
         "/v1/chat/completions/render",

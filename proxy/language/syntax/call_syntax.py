@@ -7,6 +7,7 @@ Parsers read more than this: a CallSyntax is the one form that the models' chat 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -132,6 +133,30 @@ class CallSyntax:
             return tag(f"{self.begin}{name}{self.middle}", arguments, self.end)
         named = const_string(f"{name}{self.middle}")
         return tag(self.begin, sequence(*self.before_name, named, arguments), self.end)
+
+
+_FIRST_TAG = re.compile(r"<[^<>]*>|")
+
+
+def written_as(
+    call: str, calls: str = "…", *, separator: str = "", is_single: bool = False
+) -> CallSyntax:
+    """The syntax of calls that are written so, from their first tag on. The marks `…` stand for a
+    call's name and its arguments, and in `calls` for all calls.
+    """
+    head, foot = calls.split("…")
+    begin, middle, end = call.split("…")
+    first = _FIRST_TAG.match(head or begin)
+    return CallSyntax(
+        head=head,
+        begin=begin,
+        middle=middle,
+        end=end,
+        separator=separator,
+        foot=foot,
+        trigger=first[0] if first else "",
+        is_single=is_single,
+    )
 
 
 # (name of an argument, schema of its value) -> how it is written

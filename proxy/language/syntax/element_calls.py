@@ -27,11 +27,11 @@ from proxy.language.structured.structural_tags import (
 from proxy.language.syntax.bare_values import BareValue, ValueMarks
 from proxy.language.syntax.call_syntax import (
     INPUT,
-    CallSyntax,
     InputSyntax,
     WriteArguments,
     argument_list,
     has_independent_arguments,
+    written_as,
 )
 from proxy.language.syntax.literal import Broken, CutOff, escaped, literal_in
 from proxy.language.syntax.reader import Steps
@@ -170,9 +170,20 @@ class Markup:
 
 
 class MarkupCalls(SectionCalls):
-    markup: ClassVar[Markup]
+    """A family is data: how its calls are written, with `…` for what is between the marks. Its
+    marks and its guide follow from that; elements are on lines of their own where the first is.
+    """
+
+    call_form: ClassVar[str]  # around name and elements
+    element_form: ClassVar[str]  # around key and value
+    section_form: ClassVar[str] = "…"  # around calls
+    has_own_section: ClassVar[bool] = False  # each call
     # The types of a value that the tool's schema does not list.
     unlisted_types: ClassVar[frozenset[str]] = ANY_TYPE
+    has_lines: ClassVar[bool] = False  # as Markup's
+    also_space: ClassVar[str] = ""  # as Markup's
+    barred: ClassVar[str] = ""  # from values in guides
+    markup: ClassVar[Markup]
     _value_marks: ClassVar[ValueMarks]
 
     @cached_property
@@ -181,9 +192,37 @@ class MarkupCalls(SectionCalls):
         return {}
 
     def __init_subclass__(cls) -> None:
+        written = written_as(cls.call_form, cls.section_form)
+        section = (written.head.strip(), written.foot.strip())
+        if "sections" not in vars(cls):
+            cls.sections = (section,) if any(section) else ()
+        cls.call_begin = written.begin.strip()
         super().__init_subclass__()
+        key_begin, between, value_end = cls.element_form.split("…")
+        key_end, _, value_begin = between.partition(">")
+        cls.markup = Markup(
+            name_end=written.middle.strip(),
+            key_begin=key_begin,
+            key_end=f"{key_end}>",
+            value_begin=value_begin,
+            value_end=value_end,
+            end=written.end.strip(),
+            has_lines=cls.has_lines,
+            also_space=cls.also_space,
+        )
         cls._value_marks = cls.markup.value_marks(dict(cls.sections), cls.call_begin)
         cls.inner_marks = cls.markup.written
+        if cls.has_own_section:
+            begin, end = f"{written.head}{written.begin}", f"{written.end}{written.foot}"
+            written = replace(written, head="", begin=begin, end=end, foot="")
+        line = "\n" if written.middle.endswith("\n") else ""
+        cls.call_syntax = replace(
+            written,
+            arguments=markup_arguments(cls.markup, line, cls.barred or section[1]),
+            input=cls.markup.input,
+            can_hold=can_be_elements,
+            separator="" if written.head else line,
+        )
 
     def _call(self) -> Steps[None]:
         yield from self._gap()
@@ -290,9 +329,7 @@ _ESCAPE_OR_CLASS = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]", re.DOTALL)
 _NAME = re.compile(r"[^<>\"\s]+")
 
 
-def markup_arguments(
-    markup: Markup, *, separator: str = "\n", section_end: str = ""
-) -> WriteArguments:
+def markup_arguments(markup: Markup, separator: str, section_end: str) -> WriteArguments:
     line = "\n" if markup.has_lines else ""
 
     def write(name: str, schema: Any) -> Format:
@@ -381,193 +418,74 @@ def _may_hold_marks(pattern: str) -> bool:
 
 
 class Glm45Parser(MarkupCalls):
-    """GLM 4.5: `<tool_call>f<arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call>`.
+    """GLM 4.5; it writes each part on a line of its own, 4.7 all in one."""
 
-    4.5 writes each part on a line of its own, 4.7 all in one.
-    """
-
-    call_begin = "<tool_call>"
-    markup = Markup(
-        name_end="",
-        key_begin="<arg_key>",
-        key_end="</arg_key>",
-        value_begin="<arg_value>",
-        value_end="</arg_value>",
-        end="</tool_call>",
-        also_space="\\n",  # some models write the two characters for a line break
-    )
-    call_syntax = CallSyntax(
-        begin="<tool_call>",
-        middle="\n",
-        arguments=markup_arguments(markup),
-        input=markup.input,
-        can_hold=can_be_elements,
-        end="\n</tool_call>",
-        separator="\n",
-    )
+    call_form = "<tool_call>…\n…\n</tool_call>"
+    element_form = "<arg_key>…</arg_key><arg_value>…</arg_value>"
+    also_space = "\\n"  # some models write the two characters for a line break
     template_marks = (("<arg_key>",),)
 
 
 class Qwen3CoderParser(MarkupCalls):
-    """Qwen 3 Coder, Nemotron Nano 3: `<function=f><parameter=city>Paris</parameter></function>`.
-
-    Each call in a `<tool_call>` of its own, which models forget; in Functionary 3.1 it holds JSON.
+    """Qwen 3 Coder, Nemotron Nano 3. Models forget the section; in Functionary 3.1 a call's begin
+    is followed by JSON.
     """
 
-    sections = (("<tool_call>", "</tool_call>"),)
-    call_begin = "<function="
+    section_form, has_own_section = "<tool_call>\n…\n</tool_call>", True
+    call_form = "<function=…>\n…\n</function>"
+    element_form, has_lines = "<parameter=…>…</parameter>", True
     plain_marks = ("</parameter>", "</function>")
-    markup = Markup(
-        name_end=">",
-        key_begin="<parameter=",
-        key_end=">",
-        value_end="</parameter>",
-        end="</function>",
-        has_lines=True,
-    )
-    call_syntax = CallSyntax(
-        begin="<tool_call>\n<function=",
-        middle=">\n",
-        arguments=markup_arguments(markup, section_end="</tool_call>"),
-        input=markup.input,
-        can_hold=can_be_elements,
-        end="\n</function>\n</tool_call>",
-        separator="\n",
-        trigger="<tool_call>",
-    )
-    template_marks: ClassVar[TemplateMarks] = (
+    template_marks: ClassVar[TemplateMarks | None] = (
         ("<function=", "<parameter="),
         ("<function=", "start_tag"),
     )
 
 
 class MimoParser(Qwen3CoderParser):
-    """MiMo: `<tool_call><function=f><parameter=city>Paris</parameter></function></tool_call>`.
+    """MiMo: Qwen 3 Coder's marks without its line breaks: those in a value belong to the value."""
 
-    Qwen 3 Coder's marks without its line breaks: those in a value belong to the value.
-    """
-
-    markup = replace(Qwen3CoderParser.markup, has_lines=False)
-    call_syntax = CallSyntax(
-        begin="<tool_call><function=",
-        middle=">",
-        arguments=markup_arguments(markup, separator="", section_end="</tool_call>"),
-        input=markup.input,
-        can_hold=can_be_elements,
-        end="</function></tool_call>",
-        trigger="<tool_call>",
-    )
+    section_form, call_form = "<tool_call>…</tool_call>", "<function=…>…</function>"
+    has_lines = False
     template_marks = (("<tool_call><function=",),)
 
 
 class MiniMaxM2Parser(MarkupCalls):
-    """MiniMax M2: `<invoke name="f"><parameter name="city">Paris</parameter></invoke>`.
-
-    Several calls in one `<minimax:tool_call>`. MiniMax's guide to tool calling reads a value that
-    the schema does not list as a string, or as null.
+    """MiniMax M2. MiniMax's guide to tool calling reads a value that the schema does not list as a
+    string, or as null.
     """
 
-    sections = (("<minimax:tool_call>", "</minimax:tool_call>"),)
-    call_begin = '<invoke name="'
+    section_form = "<minimax:tool_call>\n…</minimax:tool_call>"
+    call_form = '<invoke name="…">\n…\n</invoke>\n'
+    element_form = '<parameter name="…">…</parameter>'
     unlisted_types = frozenset({"string", "null"})
     plain_marks = ('<parameter name="', "</parameter>", "</invoke>")
-    markup = Markup(
-        name_end='">',
-        key_begin='<parameter name="',
-        key_end='">',
-        value_end="</parameter>",
-        end="</invoke>",
-    )
-    call_syntax = CallSyntax(
-        head="<minimax:tool_call>\n",
-        begin='<invoke name="',
-        middle='">\n',
-        arguments=markup_arguments(markup, section_end="</minimax:tool_call>"),
-        input=markup.input,
-        can_hold=can_be_elements,
-        end="\n</invoke>\n",
-        foot="</minimax:tool_call>",
-        trigger="<minimax:tool_call>",
-    )
-    template_marks = (("<minimax:tool_call>",),)
 
 
 class MuseGlimmerParser(MarkupCalls):
-    """Muse Glimmer: `<atem:invoke name="f"><atem:parameter name="city">Paris</atem:parameter>…`.
-
-    One call in each `<atem:function_calls>`, and each of these in a message of its own, whose
-    header the reasoning parser has taken out.
+    """Muse Glimmer. Each call is in a message of its own, whose header the reasoning parser has
+    taken out.
     """
 
-    sections = (("<atem:function_calls>", "</atem:function_calls>"),)
-    call_begin = '<atem:invoke name="'
-    markup = Markup(
-        name_end='">',
-        key_begin='<atem:parameter name="',
-        key_end='">',
-        value_end="</atem:parameter>",
-        end="</atem:invoke>",
-    )
-    call_syntax = CallSyntax(
-        begin='<atem:function_calls>\n<atem:invoke name="',
-        middle='">\n',
-        arguments=markup_arguments(markup, section_end="</atem:function_calls>"),
-        input=markup.input,
-        can_hold=can_be_elements,
-        end="\n</atem:invoke>\n</atem:function_calls>",
-        separator="\n",
-        trigger="<atem:function_calls>",
-    )
-    template_marks = (("<atem:function_calls>",),)
+    section_form, has_own_section = "<atem:function_calls>\n…\n</atem:function_calls>", True
+    call_form = '<atem:invoke name="…">\n…\n</atem:invoke>'
+    element_form = '<atem:parameter name="…">…</atem:parameter>'
 
 
 class SeedOssParser(Qwen3CoderParser):
-    """Seed-OSS: `<seed:tool_call><function=f><parameter=city>Paris</parameter></function>`.
+    """Seed-OSS: Qwen 3 Coder's elements in a section of another name."""
 
-    Qwen 3 Coder's elements, each on a line of its own, in a section of another name.
-    """
-
-    sections = (("<seed:tool_call>", "</seed:tool_call>"),)
-    markup = MimoParser.markup
-    call_syntax = CallSyntax(
-        begin="<seed:tool_call>\n<function=",
-        middle=">\n",
-        arguments=markup_arguments(markup, section_end="</seed:tool_call>"),
-        input=markup.input,
-        can_hold=can_be_elements,
-        end="\n</function>\n</seed:tool_call>",
-        separator="\n",
-        trigger="<seed:tool_call>",
-    )
-    template_marks = (("<seed:tool_call>",),)
+    section_form = "<seed:tool_call>\n…\n</seed:tool_call>"
+    has_lines = False
+    template_marks = None
 
 
 class Hy3Parser(MarkupCalls):
-    """Hy3: `<tool_call:opensource>f<tool_sep:opensource>`, then GLM's elements.
+    """Hy3: GLM's elements in a section; all marks have a suffix."""
 
-    All marks have the suffix `:opensource`; calls are in a section.
-    """
-
-    sections = (("<tool_calls:opensource>", "</tool_calls:opensource>"),)
-    call_begin = "<tool_call:opensource>"
-    markup = Markup(
-        name_end="<tool_sep:opensource>",
-        key_begin="<arg_key:opensource>",
-        key_end="</arg_key:opensource>",
-        value_begin="<arg_value:opensource>",
-        value_end="</arg_value:opensource>",
-        end="</tool_call:opensource>",
-    )
-    call_syntax = CallSyntax(
-        head="<tool_calls:opensource>\n",
-        begin="<tool_call:opensource>",
-        middle="<tool_sep:opensource>\n",
-        arguments=markup_arguments(markup, section_end="</tool_calls:opensource>"),
-        input=markup.input,
-        can_hold=can_be_elements,
-        end="\n</tool_call:opensource>\n",
-        foot="</tool_calls:opensource>",
-        trigger="<tool_calls:opensource>",
+    section_form = "<tool_calls:opensource>\n…</tool_calls:opensource>"
+    call_form = "<tool_call:opensource>…<tool_sep:opensource>\n…\n</tool_call:opensource>\n"
+    element_form = (
+        "<arg_key:opensource>…</arg_key:opensource><arg_value:opensource>…</arg_value:opensource>"
     )
     template_marks = (("<tool_sep{}>",), ("<tool_sep:opensource>",))
 
@@ -576,28 +494,11 @@ _CDATA, _CDATA_END = "<![CDATA[", "]]>"
 
 
 class MiniCpm5Parser(MarkupCalls):
-    """MiniCPM5: `<function name="f"><param name="city">Paris</param></function>`.
+    """MiniCPM5. Strings with `<`, `&` or line breaks are in CDATA."""
 
-    Strings with `<`, `&` or line breaks are in CDATA.
-    """
-
-    call_begin = '<function name="'
+    call_form = '<function name="…">…</function>'
+    element_form, barred = '<param name="…">…</param>', _CDATA
     plain_marks = ('<param name="', "</param>", "</function>")
-    markup = Markup(
-        name_end='">',
-        key_begin='<param name="',
-        key_end='">',
-        value_end="</param>",
-        end="</function>",
-    )
-    call_syntax = CallSyntax(
-        begin='<function name="',
-        middle='">',
-        arguments=markup_arguments(markup, separator="", section_end=_CDATA),
-        input=markup.input,
-        can_hold=can_be_elements,
-        end="</function>",
-    )
     template_marks = (('<param name="',),)
 
     def _marks_of_value(self) -> Steps[ValueMarks]:

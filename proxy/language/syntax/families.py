@@ -10,55 +10,14 @@ from functools import lru_cache
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
-from proxy.language.syntax import reasoning
-from proxy.language.syntax.element_calls import (
-    Glm45Parser,
-    Hy3Parser,
-    MarkupCalls,
-    MimoParser,
-    MiniCpm5Parser,
-    MiniMaxM2Parser,
-    MuseGlimmerParser,
-    Qwen3CoderParser,
-    SeedOssParser,
+from proxy.language.syntax import (
+    element_calls,
+    json_calls,
+    marked_calls,
+    nested_calls,
+    pythonic,
+    reasoning,
 )
-from proxy.language.syntax.json_calls import (
-    ApertusParser,
-    CallObjects,
-    CohereParser,
-    ExaoneParser,
-    GenericParser,
-    GigaChat3Parser,
-    GigaChat31Parser,
-    Granite20bParser,
-    GraniteParser,
-    HermesParser,
-    InternLMParser,
-    JambaParser,
-    JsonListParser,
-    Llama3JsonParser,
-    Llama4JsonParser,
-    MistralParser,
-    NemotronV2Parser,
-    Phi4MiniParser,
-    XlamParser,
-)
-from proxy.language.syntax.marked_calls import (
-    DeepSeekV3Parser,
-    DeepSeekV31Parser,
-    FunctionGemmaParser,
-    Gemma4Parser,
-    HarmonyParser,
-    KimiK2Parser,
-    SolarOpenParser,
-)
-from proxy.language.syntax.nested_calls import (
-    CohereXmlParser,
-    DeepSeekV32Parser,
-    KimiK3Parser,
-    MiniMaxM3Parser,
-)
-from proxy.language.syntax.pythonic import Lfm2Parser, Llama4PythonicParser, PythonicParser
 from proxy.language.syntax.reasoning import ReasoningParser
 from proxy.language.syntax.tool_parser import SectionCalls, ToolParser
 
@@ -71,47 +30,47 @@ REASONING_ENTRY_POINTS = "triton_openai.reasoning_parsers"
 # A chat template belongs to the first family whose marks it contains: families whose marks occur
 # in the templates of others, too, stand behind those. Of equal ones the first gives the name.
 TOOL_FAMILIES: dict[str, type[ToolParser]] = {
-    "kimi_k2": KimiK2Parser,
-    "kimi_k3": KimiK3Parser,
-    "deepseek_v32": DeepSeekV32Parser,
-    "deepseek_v3": DeepSeekV3Parser,
-    "deepseek_v31": DeepSeekV31Parser,
-    "minimax_m3": MiniMaxM3Parser,
-    "minimax_m2": MiniMaxM2Parser,
-    "harmony": HarmonyParser,
-    "gemma4": Gemma4Parser,
-    "functiongemma": FunctionGemmaParser,
-    "muse_glimmer": MuseGlimmerParser,
-    "glm45": Glm45Parser,
-    "hy3": Hy3Parser,
-    "seed_oss": SeedOssParser,
-    "minicpm5": MiniCpm5Parser,
-    "solar_open": SolarOpenParser,
-    "apertus": ApertusParser,
-    "nemotron_v2": NemotronV2Parser,
-    "lfm2": Lfm2Parser,
-    "gigachat31": GigaChat31Parser,
-    "gigachat3": GigaChat3Parser,
-    "mimo": MimoParser,
-    "qwen3_coder": Qwen3CoderParser,
-    "qwen3_xml": Qwen3CoderParser,
-    "internlm": InternLMParser,
-    "phi4_mini_json": Phi4MiniParser,
-    "mistral": MistralParser,
-    "cohere_xml": CohereXmlParser,
-    "cohere": CohereParser,
-    "jamba": JambaParser,
-    "granite_20b_fc": Granite20bParser,
-    "granite": GraniteParser,
-    "exaone": ExaoneParser,
-    "hermes": HermesParser,
-    "llama4_pythonic": Llama4PythonicParser,
-    "llama4_json": Llama4JsonParser,
-    "llama3_json": Llama3JsonParser,
-    "pythonic": PythonicParser,
-    "xlam": XlamParser,
-    "json_list": JsonListParser,
-    "generic": GenericParser,
+    "kimi_k2": marked_calls.KimiK2Parser,
+    "kimi_k3": nested_calls.KimiK3Parser,
+    "deepseek_v32": nested_calls.DeepSeekV32Parser,
+    "deepseek_v3": marked_calls.DeepSeekV3Parser,
+    "deepseek_v31": marked_calls.DeepSeekV31Parser,
+    "minimax_m3": nested_calls.MiniMaxM3Parser,
+    "minimax_m2": element_calls.MiniMaxM2Parser,
+    "harmony": marked_calls.HarmonyParser,
+    "gemma4": marked_calls.Gemma4Parser,
+    "functiongemma": marked_calls.FunctionGemmaParser,
+    "muse_glimmer": element_calls.MuseGlimmerParser,
+    "glm45": element_calls.Glm45Parser,
+    "hy3": element_calls.Hy3Parser,
+    "seed_oss": element_calls.SeedOssParser,
+    "minicpm5": element_calls.MiniCpm5Parser,
+    "solar_open": marked_calls.SolarOpenParser,
+    "apertus": json_calls.ApertusParser,
+    "nemotron_v2": json_calls.NemotronV2Parser,
+    "lfm2": pythonic.Lfm2Parser,
+    "gigachat31": json_calls.GigaChat31Parser,
+    "gigachat3": json_calls.GigaChat3Parser,
+    "mimo": element_calls.MimoParser,
+    "qwen3_coder": element_calls.Qwen3CoderParser,
+    "qwen3_xml": element_calls.Qwen3CoderParser,
+    "internlm": json_calls.InternLMParser,
+    "phi4_mini_json": json_calls.Phi4MiniParser,
+    "mistral": json_calls.MistralParser,
+    "cohere_xml": nested_calls.CohereXmlParser,
+    "cohere": json_calls.CohereParser,
+    "jamba": json_calls.JambaParser,
+    "granite_20b_fc": json_calls.Granite20bParser,
+    "granite": json_calls.GraniteParser,
+    "exaone": json_calls.ExaoneParser,
+    "hermes": json_calls.HermesParser,
+    "llama4_pythonic": pythonic.Llama4PythonicParser,
+    "llama4_json": json_calls.Llama4JsonParser,
+    "llama3_json": json_calls.Llama3JsonParser,
+    "pythonic": pythonic.PythonicParser,
+    "xlam": json_calls.XlamParser,
+    "json_list": json_calls.JsonListParser,
+    "generic": json_calls.GenericParser,
 }
 REASONING_FAMILIES: dict[str, type[ReasoningParser]] = {
     "harmony": reasoning.HarmonyParser,
@@ -140,12 +99,14 @@ def _bodies(family: type[ToolParser]) -> dict[str, dict[str, type[ToolParser]]]:
     place of elements or a list in Python, and Qwen's elements in place of others or of objects.
     """
     sections = tuple(filter(all, family.sections))
-    if issubclass(family, MarkupCalls) and not sections:
+    if issubclass(family, element_calls.MarkupCalls) and not sections:
         sections = ((family.call_begin, family.markup.end),)
     starts, begin = [start for start, _ in sections], ""
-    base: type[ToolParser] | None = CallObjects if issubclass(family, SectionCalls) else None
-    if issubclass(family, PythonicParser):
-        starts, base = ["", *starts], Llama3JsonParser
+    base: type[ToolParser] | None = (
+        json_calls.CallObjects if issubclass(family, SectionCalls) else None
+    )
+    if issubclass(family, pythonic.PythonicParser):
+        starts, base = ["", *starts], json_calls.Llama3JsonParser
     bodies: dict[str, type[ToolParser]] = {}
     if issubclass(family, SectionCalls) and family.call_begin.endswith((">", "]")):
         begin = family.call_begin
@@ -154,9 +115,11 @@ def _bodies(family: type[ToolParser]) -> dict[str, dict[str, type[ToolParser]]]:
         objects = {"sections": sections, "inner_marks": family.marks(), "lead_in": begin}
         kind = type(f"{family.__name__}Objects", (base,), objects)
         bodies |= {f"{lead}{opening}": kind for lead in {begin, ""} for opening in ("{", "[{")}
-    is_markup = issubclass(family, MarkupCalls) and family.call_begin != "<function="
-    if is_markup or issubclass(family, CallObjects):
-        elements = type(f"{family.__name__}Elements", (Qwen3CoderParser,), {"sections": sections})
+    is_markup = issubclass(family, element_calls.MarkupCalls) and family.call_begin != "<function="
+    if is_markup or issubclass(family, json_calls.CallObjects):
+        elements = type(
+            f"{family.__name__}Elements", (element_calls.Qwen3CoderParser,), {"sections": sections}
+        )
         bodies["<function="] = elements
     return {start: {**family.other_bodies.get(start, {}), **bodies} for start in starts}
 
@@ -178,7 +141,10 @@ def reasoning_family(name: str) -> type[ReasoningParser]:
 def in_template(chat_template: str, families: Mapping[str, type[Any]]) -> str | None:
     """The name of the first family with an alternative whose marks are all in the template."""
     for name, family in families.items():
-        if any(all(mark in chat_template for mark in marks) for marks in family.template_marks):
+        alternatives = family.template_marks
+        if alternatives is None:
+            alternatives = (family.starts[:1],)
+        if any(all(mark in chat_template for mark in marks) for marks in alternatives):
             return name
     return None
 

@@ -25,7 +25,7 @@ from proxy.language.structured.structural_tags import either, format_of, structu
 from proxy.language.syntax.call_syntax import INPUT_SCHEMA
 from proxy.language.syntax.families import tool_family
 from proxy.language.syntax.json_calls import JsonListParser
-from proxy.language.syntax.reasoning import ReasoningSyntax
+from proxy.language.syntax.reasoning import ReasoningParser
 from proxy.language.syntax.special_tokens import InexpressibleTokens, with_token_ids
 
 GUIDE_AT_MOST = 2_000_000  # characters
@@ -52,7 +52,7 @@ class GuideOrder:
     must_call: bool
     in_parallel: bool
     family: str | None
-    reasoning: ReasoningSyntax | None
+    reasoning: type[ReasoningParser] | None
     special_tokens: Mapping[int, bytes]
 
     @property

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import secrets
+from dataclasses import replace
 from string import ascii_letters, digits
 from typing import ClassVar
 
 from proxy.language.structured.structural_tags import const_string, regex
-from proxy.language.syntax.call_syntax import CallSyntax
+from proxy.language.syntax.call_syntax import CallSyntax, written_as
 from proxy.language.syntax.literal import Broken, CutOff, Literal, literal_in, string
 from proxy.language.syntax.reader import Steps
 from proxy.language.syntax.reasoning import COHERE_WRAPPERS
@@ -174,159 +175,96 @@ class CallObjects(ToolParser):
         self._emit_arguments(arguments)
 
 
-def object_list(head: str, foot: str, *, trigger: str = "", key: str = "arguments") -> CallSyntax:
+def object_list(calls: str, key: str = "arguments") -> CallSyntax:
     """Calls as JSON objects in a list. The head includes the begin of the first object, so that
     a list without a mark of its own still has a head that is longer than a bracket.
     """
-    return CallSyntax(
-        head=f'{head}{{"name": "',
-        begin="",
-        middle=f'", "{key}": ',
-        end="}",
-        separator=', {"name": "',
-        foot=foot,
-        trigger=trigger,
-    )
-
-
-def tagged_object(
-    head: str,
-    foot: str,
-    *,
-    trigger: str,
-    key: str = "arguments",
-    separator: str = "\n",
-    is_single: bool = False,
-) -> CallSyntax:
-    """Calls as JSON objects, each between a head and a foot of its own."""
-    return CallSyntax(
-        begin=f'{head}{{"name": "',
-        middle=f'", "{key}": ',
-        end=f"}}{foot}",
-        separator=separator,
-        trigger=trigger,
-        is_single=is_single,
-    )
+    begin = '{"name": "'
+    return written_as(f'…", "{key}": …}}', calls.replace("…", f"{begin}…"), separator=f", {begin}")
 
 
 class HermesParser(CallObjects):
-    """Hermes, Qwen 2.5, Qwen 3, Granite 4: `<tool_call>{"name": …, "arguments": {…}}</tool_call>`.
-
-    One object between the tags; a list or several objects are accepted, too.
-    """
+    """Hermes, Qwen 2.5, Qwen 3, Granite 4. A list or several objects are accepted, too."""
 
     sections = (("<tool_call>", "</tool_call>"),)
-    call_syntax = tagged_object("<tool_call>\n", "\n</tool_call>", trigger="<tool_call>")
-    template_marks: ClassVar[TemplateMarks] = (("<tool_call>",),)
+    call_syntax = written_as(
+        '<tool_call>\n{"name": "…", "arguments": …}\n</tool_call>', separator="\n"
+    )
 
 
 class GenericParser(HermesParser):
-    """`<function_call>{"name": …, "arguments": {…}}</function_call>`, for templates without tools.
-
-    As Hermes; the prompt explains it, see prompting.generic_tools.
-    """
+    """For templates without tools; the prompt explains it, see prompting.generic_tools."""
 
     sections = (("<function_call>", "</function_call>"),)
-    call_syntax = tagged_object(
-        "<function_call>\n", "\n</function_call>", trigger="<function_call>"
+    call_syntax = written_as(
+        '<function_call>\n{"name": "…", "arguments": …}\n</function_call>', separator="\n"
     )
     template_marks = ()
 
 
 class Granite20bParser(CallObjects):
-    """Granite 20B Functioncalling: `<function_call> {"name": …, "arguments": {…}}`.
-
-    Each object has a mark before it, and none behind it.
-    """
+    """Granite 20B Functioncalling."""
 
     sections = (("<function_call>", ""),)
-    call_syntax = tagged_object("<function_call> ", "", trigger="<function_call>", separator="")
+    call_syntax = written_as('<function_call> {"name": "…", "arguments": …}')
     template_marks = (("<function_call> ",),)
 
 
 class ExaoneParser(HermesParser):
-    """EXAONE 4: `<tool_call>{"name": …, "arguments": {…}}</tool_call>`.
+    """EXAONE 4: as Hermes, without line breaks around the object."""
 
-    As Hermes, without line breaks around the object.
-    """
-
-    call_syntax = tagged_object("<tool_call>", "</tool_call>", trigger="<tool_call>")
+    call_syntax = written_as('<tool_call>{"name": "…", "arguments": …}</tool_call>', separator="\n")
     template_marks = (("<tool_call>", "[|assistant|]"),)
 
 
 class CohereParser(CallObjects):
-    """Cohere Command R7B and A: a list with `tool_call_id`, `tool_name` and `parameters`.
-
-    `<|START_ACTION|>[{"tool_call_id": "0", "tool_name": …, "parameters": {…}}]<|END_ACTION|>`.
-    Sources: the chat templates in cohere-ai/melody (333ae6a5).
-    """
+    """Cohere Command R7B and A. Sources: the chat templates in cohere-ai/melody (333ae6a5)."""
 
     sections = (("<|START_ACTION|>", "<|END_ACTION|>"),)
     inner_marks = COHERE_WRAPPERS
     name_key = "tool_name"
-    call_syntax = CallSyntax(
-        head="<|START_ACTION|>[\n    ",
-        begin='{"tool_call_id": "',
+    call_syntax = replace(
+        written_as(
+            '{"tool_call_id": "…", "parameters": …}',
+            "<|START_ACTION|>[\n    …\n]<|END_ACTION|>",
+            separator=",\n    ",
+        ),
         before_name=(regex("[0-9]{1,4}"), const_string('", "tool_name": "')),
-        middle='", "parameters": ',
-        end="}",
-        separator=",\n    ",
-        foot="\n]<|END_ACTION|>",
-        trigger="<|START_ACTION|>",
     )
-    template_marks = (("<|START_ACTION|>",),)
 
 
 class GraniteParser(CallObjects):
-    """Granite 3: `<|tool_call|>[{"name": …, "arguments": {…}}]`; 3.1 has `<tool_call>`.
-
-    A list after either tag.
-    """
+    """Granite 3; 3.1 has `<tool_call>`."""
 
     sections = (("<|tool_call|>", ""), ("<tool_call>", "</tool_call>"))
-    call_syntax = object_list("<|tool_call|>[", "]", trigger="<|tool_call|>")
-    template_marks = (("<|tool_call|>",),)
+    call_syntax = object_list("<|tool_call|>[…]")
 
 
 class JambaParser(CallObjects):
-    """Jamba: `<tool_calls>[{"name": …, "arguments": {…}}]</tool_calls>`.
-
-    A list between the tags.
-    """
+    """Jamba."""
 
     sections = (("<tool_calls>", "</tool_calls>"),)
-    call_syntax = object_list("<tool_calls>[", "]</tool_calls>", trigger="<tool_calls>")
-    template_marks = (("<tool_calls>",),)
+    call_syntax = object_list("<tool_calls>[…]</tool_calls>")
 
 
 class InternLMParser(CallObjects):
-    """InternLM 2: `<|action_start|><|plugin|>{"name": …, "parameters": {…}}<|action_end|>`.
-
-    One object an action.
-    """
+    """InternLM 2."""
 
     sections = (("<|action_start|>", "<|action_end|>"),)
     inner_marks = ("<|plugin|>",)
     lead_in = "<|plugin|>"
-    call_syntax = tagged_object(
-        "<|action_start|><|plugin|>\n",
-        "<|action_end|>",
-        trigger="<|action_start|>",
-        key="parameters",
+    call_syntax = written_as(
+        '<|action_start|><|plugin|>\n{"name": "…", "parameters": …}<|action_end|>', separator="\n"
     )
-    template_marks = (("<|action_start|>",),)
 
 
 class Phi4MiniParser(CallObjects):
-    """Phi-4-mini: `functools[{"name": …, "arguments": {…}}]`.
-
-    A list after the word, or between the tags that its template knows.
-    """
+    """Phi-4-mini: a list after a word, or between the tags that its template knows."""
 
     sections = (("functools", ""), ("<|tool_call|>", "<|/tool_call|>"))
     weak_starts = ("functools",)
     lead_in = "functools"
-    call_syntax = object_list("functools[", "]")
+    call_syntax = object_list("functools[…]")
     template_marks = (("functools[",), ("<|tool|>", "<|/tool|>"))
 
 
@@ -338,8 +276,7 @@ class MistralParser(CallObjects):
 
     sections = (("[TOOL_CALLS]", ""),)
     inner_marks = ("[CALL_ID]", "[ARGS]")
-    call_syntax = CallSyntax(begin="[TOOL_CALLS]", middle="[ARGS]", end="")
-    template_marks = (("[TOOL_CALLS]",),)
+    call_syntax = written_as("[TOOL_CALLS]…[ARGS]…")
 
     @staticmethod
     def new_id(name: str, index: int) -> str:
@@ -362,111 +299,70 @@ class MistralParser(CallObjects):
 
 
 class Llama3JsonParser(BareCalls, CallObjects):
-    """Llama 3: `<|python_tag|>{"name": …, "parameters": {…}}`, often without the tag.
-
-    Reads calls that are JSON objects, separated by `; `.
-    """
+    """Llama 3, often without the tag."""
 
     sections: ClassVar[tuple[tuple[str, str], ...]] = (("<|python_tag|>", ""),)
-    call_syntax = CallSyntax(
-        begin='{"name": "', middle='", "parameters": ', end="}", separator="; "
-    )
-    template_marks: ClassVar[TemplateMarks] = (
+    call_syntax = written_as('{"name": "…", "parameters": …}', separator="; ")
+    template_marks: ClassVar[TemplateMarks | None] = (
         ("<|python_tag|>",),
         ("Environment: ipython", '"parameters"'),
     )
 
 
 class Llama4JsonParser(Llama3JsonParser):
-    """Llama 4 with a template that asks for JSON: as Llama 3, between `<|python_start|>` tags.
-
-    The tags are often missing.
-    """
+    """Llama 4 with a template that asks for JSON: as Llama 3, with other tags."""
 
     sections = (("<|python_start|>", "<|python_end|>"), ("<|python_tag|>", ""))
     template_marks = (("<|header_start|>", '"parameters"'),)
 
 
 class XlamParser(BareCalls, CallObjects):
-    """xLAM: a bare list `[{"name": …, "arguments": {…}}]`, sometimes fenced or after a tag.
-
-    A list, or one object.
-    """
+    """xLAM: a bare list, or one object, sometimes fenced or after a tag."""
 
     sections = (("```json", "```"), ("[TOOL_CALLS]", ""), ("<tool_call>", "</tool_call>"))
     weak_starts = ("", "```json")
-    call_syntax = object_list("[", "]")
+    call_syntax = object_list("[…]")
     template_marks = (('[{"name": "tool_call_name", "arguments"',),)
 
 
 class JsonListParser(BareCalls, CallObjects):
-    """`[{"name": …, "parameters": {…}}]`: for models whose own syntax a guide cannot enforce.
+    """A bare list, or one object: for models whose own syntax a guide cannot enforce."""
 
-    A bare list, or one object.
-    """
-
-    call_syntax = object_list("[", "]", key="parameters")
+    call_syntax = object_list("[…]", "parameters")
+    template_marks = ()
 
 
 class NemotronV2Parser(CallObjects):
-    """Nemotron Nano 2: `<TOOLCALL>[{"name": …, "arguments": {…}}]</TOOLCALL>`.
-
-    A list between the tags.
-    """
+    """Nemotron Nano 2."""
 
     sections = (("<TOOLCALL>", "</TOOLCALL>"),)
-    call_syntax = object_list("<TOOLCALL>[", "]</TOOLCALL>", trigger="<TOOLCALL>")
-    template_marks = (("<TOOLCALL>",),)
+    call_syntax = object_list("<TOOLCALL>[…]</TOOLCALL>")
 
 
 class GigaChat31Parser(CallObjects):
-    """GigaChat 3.1: `<|function_call|>{"name": …, "arguments": {…}}<|message_sep|>`.
-
-    One call an answer.
-    """
+    """GigaChat 3.1: one call an answer."""
 
     sections = (("<|function_call|>", "<|message_sep|>"),)
     inner_marks = ("<|role_sep|>",)
-    call_syntax: ClassVar[CallSyntax | None] = tagged_object(
-        "<|function_call|>", "", trigger="<|function_call|>", separator="", is_single=True
-    )
-    template_marks: ClassVar[TemplateMarks] = (("<|function_call|>",),)
+    call_syntax = written_as('<|function_call|>{"name": "…", "arguments": …}', is_single=True)
 
 
 class GigaChat3Parser(GigaChat31Parser):
-    """GigaChat 3: a message of the role `function call`, `function call<|role_sep|>{"name": …}`.
-
-    It follows the end of the assistant's message.
-    """
+    """GigaChat 3: a message of the role `function call` behind the assistant's."""
 
     sections = (("function call<|role_sep|>", "<|message_sep|>"),)
-    call_syntax = tagged_object(
-        "<|message_sep|>\n\nfunction call<|role_sep|>\n",
-        "",
-        trigger="<|message_sep|>",
-        separator="",
+    call_syntax = written_as(
+        '<|message_sep|>\n\nfunction call<|role_sep|>\n{"name": "…", "arguments": …}',
         is_single=True,
     )
     template_marks = (("function call", "<|role_sep|>"),)
 
 
 class ApertusParser(CallObjects):
-    """Apertus: `<|tools_prefix|>[{"f": {"city": "Paris"}}]<|tools_suffix|>`.
-
-    The name is the key of its arguments.
-    """
+    """Apertus: the name is the key of its arguments."""
 
     sections = (("<|tools_prefix|>", "<|tools_suffix|>"),)
-    call_syntax = CallSyntax(
-        head='<|tools_prefix|>[{"',
-        begin="",
-        middle='": ',
-        end="}",
-        separator=', {"',
-        foot="]<|tools_suffix|>",
-        trigger="<|tools_prefix|>",
-    )
-    template_marks = (("<|tools_prefix|>",),)
+    call_syntax = written_as('…": …}', '<|tools_prefix|>[{"…]<|tools_suffix|>', separator=', {"')
 
     def _entries(self, *, is_inner: bool = False) -> Steps[None]:
         yield from self._reader.space()

@@ -8,12 +8,13 @@ import json
 import re
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from string import ascii_lowercase, digits
 from typing import ClassVar
 
 from proxy.language.structured.structural_tags import const_string, regex
-from proxy.language.syntax.call_syntax import CallSyntax
+from proxy.language.syntax.call_syntax import CallSyntax, written_as
 from proxy.language.syntax.element_calls import typed, types_of
 from proxy.language.syntax.literal import Broken, CutOff, Literal, Place, escaped
 from proxy.language.syntax.reader import Delimiters, PassOn, Reader, Steps, delimiters
@@ -22,23 +23,17 @@ from proxy.language.syntax.tool_parser import SectionCalls, TemplateMarks, ToolP
 
 
 class DeepSeekV3Parser(SectionCalls):
-    """DeepSeek V3 and R1-0528: a type, the name, and the arguments in a JSON fence.
-
-    `<｜tool▁call▁begin｜>function<｜tool▁sep｜>f`, newline, ```` ```json{…}``` ````, end.
-    """
+    """DeepSeek V3 and R1-0528: a type, the name, and the arguments in a JSON fence."""
 
     sections = (("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),)
     call_begin = "<｜tool▁call▁begin｜>"
     inner_marks = ("<｜tool▁sep｜>", "<｜tool▁call▁end｜>")
-    call_syntax = CallSyntax(
-        head="<｜tool▁calls▁begin｜>",
-        begin="<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
-        middle="\n```json\n",
-        end="\n```<｜tool▁call▁end｜>",
+    call_syntax = written_as(
+        "<｜tool▁call▁begin｜>function<｜tool▁sep｜>…\n```json\n…\n```<｜tool▁call▁end｜>",
+        "…".join(sections[0]),
         separator="\n",
-        foot="<｜tool▁calls▁end｜>",
     )
-    template_marks: ClassVar[TemplateMarks] = (("<｜tool▁call▁begin｜>", "```json"),)
+    template_marks: ClassVar[TemplateMarks | None] = (("<｜tool▁call▁begin｜>", "```json"),)
 
     def _call(self) -> Steps[None]:
         """Either form: without the type, the name stands before the separator."""
@@ -58,17 +53,11 @@ class DeepSeekV3Parser(SectionCalls):
 
 
 class DeepSeekV31Parser(DeepSeekV3Parser):
-    """DeepSeek V3.1: `<｜tool▁call▁begin｜>f<｜tool▁sep｜>{…}<｜tool▁call▁end｜>` in a section.
+    """DeepSeek V3.1: the name before the separator, the arguments bare after it."""
 
-    The name before the separator, the arguments bare after it.
-    """
-
-    call_syntax = CallSyntax(
-        head="<｜tool▁calls▁begin｜>",
-        begin="<｜tool▁call▁begin｜>",
-        middle="<｜tool▁sep｜>",
-        end="<｜tool▁call▁end｜>",
-        foot="<｜tool▁calls▁end｜>",
+    call_syntax = written_as(
+        "<｜tool▁call▁begin｜>…<｜tool▁sep｜>…<｜tool▁call▁end｜>",
+        "…".join(DeepSeekV3Parser.sections[0]),
     )
     template_marks = (("<｜tool▁call▁begin｜>",),)
 
@@ -90,10 +79,8 @@ class Gemma4Parser(SectionCalls):
     call_end: ClassVar[str] = "<tool_call|>"
     inner_marks: ClassVar[tuple[str, ...]] = (quote, call_end)
     # A structural tag cannot describe bare keys and Gemma's quotes; the parser reads JSON as well.
-    call_syntax: ClassVar[CallSyntax | None] = CallSyntax(
-        begin="<|tool_call>call:", middle="", end="<tool_call|>", trigger="<|tool_call>"
-    )
-    template_marks: ClassVar[TemplateMarks] = (("<|tool_call>", "<tool_call|>"),)
+    call_syntax = written_as("<|tool_call>call:……<tool_call|>")
+    template_marks: ClassVar[TemplateMarks | None] = (("<|tool_call>", "<tool_call|>"),)
 
     def _call(self) -> Steps[None]:
         yield from self._reader.space()
@@ -132,13 +119,8 @@ class FunctionGemmaParser(Gemma4Parser):
     call_begin = "<start_function_call>"
     call_end = "<end_function_call>"
     inner_marks = (quote, call_end, "<start_function_response>")
-    call_syntax = CallSyntax(
-        begin="<start_function_call>call:",
-        middle="",
-        end="<end_function_call>",
-        trigger="<start_function_call>",
-    )
-    template_marks = (("<start_function_call>",),)
+    call_syntax = written_as("<start_function_call>call:……<end_function_call>")
+    template_marks = None
 
     def _types(self, key: str) -> frozenset[str]:
         return types_of(self._properties.get(key), self._tools.get(self._name))
@@ -318,7 +300,6 @@ _LETTERS = ascii_lowercase + digits
 _ID = re.compile(r"[\w.\-/:]*")
 _JOINTS = "._:-/"  # what models and clients put between the parts of an id
 _OWN_ID = re.compile(r"(?:functions\.)?(.+):[0-9]+")
-_SECTION_BEGIN, _SECTION_END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
 _CALL_BEGIN, _CALL_END = "<|tool_call_begin|>", "<|tool_call_end|>"
 _ARGUMENTS_BEGIN = "<|tool_call_argument_begin|>"
 
@@ -332,21 +313,16 @@ class KimiK2Parser(SectionCalls):
     """
 
     sections = (
-        (_SECTION_BEGIN, _SECTION_END),
+        ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
         ("<|tool_call_section_begin|>", "<|tool_call_section_end|>"),
     )
     call_begin = _CALL_BEGIN
     inner_marks = (_ARGUMENTS_BEGIN, _CALL_END)
-    call_syntax = CallSyntax(
-        head=_SECTION_BEGIN,
-        begin=f"{_CALL_BEGIN}functions.",
-        middle=":",
+    call_syntax = replace(
+        written_as(f"{_CALL_BEGIN}functions.…:…{_CALL_END}", "…".join(sections[0])),
         # The number of the call, which the model counts over the conversation.
         after_name=(regex("[0-9]{1,4}"), const_string(_ARGUMENTS_BEGIN)),
-        end=_CALL_END,
-        foot=_SECTION_END,
     )
-    template_marks = ((_SECTION_BEGIN,),)
     _own_id = ""
     _spare_index = 0  # only grows, so that each of many repeated ids costs the same
 
@@ -412,13 +388,11 @@ class SolarOpenParser(SectionCalls):
         *("<|tool_call:name|>", "<|tool_call:args|>", "<|tool_call:end|>"),
         *SOLAR_WRAPPERS,
     )
-    call_syntax = CallSyntax(
-        head="<|tool_calls|>",
-        begin="<|tool_call:begin|>",
+    call_syntax = replace(
+        written_as(
+            "<|tool_call:begin|>…<|tool_call:args|>…<|tool_call:end|>", "…".join(sections[0])
+        ),
         before_name=(regex("[a-z0-9]{10}"), const_string("<|tool_call:name|>")),
-        middle="<|tool_call:args|>",
-        end="<|tool_call:end|>",
-        foot="<|calls|>",
     )
     template_marks = (("<|tool_call:begin|>",),)
 

@@ -11,7 +11,7 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 from xml.sax.saxutils import escape, unescape
@@ -31,10 +31,10 @@ from proxy.language.syntax.call_syntax import (
     INPUT,
     CallSyntax,
     InputSyntax,
-    WriteArguments,
     argument_list,
     has_independent_arguments,
     with_definitions,
+    written_as,
 )
 from proxy.language.syntax.element_calls import (
     ANY_TYPE,
@@ -49,7 +49,7 @@ from proxy.language.syntax.element_calls import (
 from proxy.language.syntax.literal import Broken, CutOff, escaped, literal_in
 from proxy.language.syntax.reader import Delimiters, PassOn, Steps
 from proxy.language.syntax.reasoning import COHERE_WRAPPERS
-from proxy.language.syntax.tool_parser import NAME, SectionCalls, TemplateMarks
+from proxy.language.syntax.tool_parser import NAME, SectionCalls
 
 _TAG_NAME = re.compile(r"[^<>/\"\s]*")
 _WORD = re.compile(r"\w*")
@@ -378,20 +378,21 @@ class ElementSyntax:
     is_nested: bool
     says_type: bool = True
 
-    @property
-    def arguments(self) -> WriteArguments:
-        def write(schema: Any) -> Format:
-            is_nested = self.is_nested and not unfolding(schema).is_recursive
-            return argument_list(
-                schema, lambda name, one: self._element(name, one, is_nested=is_nested), ""
-            )
-
-        return write
-
-    @property
-    def input(self) -> InputSyntax:
+    def calls(self, call: str, calls: str) -> CallSyntax:
+        """Calls with such elements; as `written_as`."""
         begin, end = self.start(INPUT, "string", False), self.end(INPUT)
-        return InputSyntax(begin=begin, end=end, escapes=IN_MARKUP)
+        return replace(
+            written_as(call, calls),
+            arguments=self._arguments,
+            input=InputSyntax(begin=begin, end=end, escapes=IN_MARKUP),
+            can_hold=can_be_nested,
+        )
+
+    def _arguments(self, schema: Any) -> Format:
+        is_nested = self.is_nested and not unfolding(schema).is_recursive
+        return argument_list(
+            schema, lambda name, one: self._element(name, one, is_nested=is_nested), ""
+        )
 
     def _element(self, name: str, schema: Any, *, is_nested: bool) -> Format:
         types = _types(schema)
@@ -479,33 +480,14 @@ def _type(schema: Any) -> str:
     return min(_types(schema))
 
 
-_DEEPSEEK_END = "</｜DSML｜parameter>"
-_DEEPSEEK_ELEMENT = ElementSyntax(
-    start=lambda name, kind, is_nested: (
-        f'<｜DSML｜parameter name="{name}" string="{json.dumps(kind == "string")}">'
-    ),
-    end=lambda name: f"{_DEEPSEEK_END}\n",
-    stops=(
-        _DEEPSEEK_END,
-        "<｜DSML｜parameter ",
-        "</｜DSML｜invoke>",
-        "</｜DSML｜function_calls>",
-        "</｜DSML｜tool_calls>",
-    ),
-    is_nested=False,
-)
-
-
 def _bars(mark: str) -> tuple[str, str]:
     """The mark, and as some models write it."""
     return mark, mark.replace("｜", "｜｜")
 
 
 class DeepSeekV32Parser(AttributeCalls):
-    """DeepSeek V3.2 and V4: DSML, `<｜DSML｜parameter name="city" string="true">Paris</…>`.
-
-    Each parameter says whether it is a string; if not, it is JSON. The schema counts more, since
-    models write `string="true"` for numbers, too.
+    """DeepSeek V3.2 and V4: DSML. Each parameter says whether it is a string; if not, it is JSON.
+    The schema counts more, since models write `string="true"` for numbers, too.
     """
 
     sections = tuple(
@@ -516,7 +498,7 @@ class DeepSeekV32Parser(AttributeCalls):
     call_begin = "<｜DSML｜invoke "
     call_end = "</｜DSML｜invoke>"
     element_begin = "<｜DSML｜parameter "
-    element_end = _DEEPSEEK_END
+    element_end = "</｜DSML｜parameter>"
     inner_marks = tuple(
         mark for one in (element_begin, element_end, call_end, call_begin) for mark in _bars(one)
     )
@@ -524,18 +506,21 @@ class DeepSeekV32Parser(AttributeCalls):
     holds: ClassVar[Mapping[str, str]] = {"true": "text", "false": "json"}
     untyped = ""
     wrappers = ("arguments", "input")
-    call_syntax = CallSyntax(
-        head="<｜DSML｜function_calls>\n",
-        begin='<｜DSML｜invoke name="',
-        middle='">\n',
-        arguments=_DEEPSEEK_ELEMENT.arguments,
-        input=_DEEPSEEK_ELEMENT.input,
-        can_hold=can_be_nested,
-        end="</｜DSML｜invoke>\n",
-        foot="</｜DSML｜function_calls>",
-        trigger="<｜DSML｜function_calls>",
+    call_syntax = ElementSyntax(
+        start=lambda name, kind, is_nested: (
+            f'<｜DSML｜parameter name="{name}" string="{json.dumps(kind == "string")}">'
+        ),
+        end=lambda name: "</｜DSML｜parameter>\n",
+        stops=(
+            *("</｜DSML｜parameter>", "<｜DSML｜parameter ", "</｜DSML｜invoke>"),
+            *("</｜DSML｜function_calls>", "</｜DSML｜tool_calls>"),
+        ),
+        is_nested=False,
+    ).calls(
+        '<｜DSML｜invoke name="…">\n…</｜DSML｜invoke>\n',
+        "<｜DSML｜function_calls>\n…</｜DSML｜function_calls>",
     )
-    template_marks: ClassVar[TemplateMarks] = (("｜DSML｜",),)
+    template_marks = (("｜DSML｜",),)
 
 
 class DoubledBarsParser(DeepSeekV32Parser):
@@ -558,25 +543,8 @@ _KIMI_CHANNELS = ("think", "response", "tools", "message")
 _KIMI_ELEMENTS = ("call", "argument")
 
 
-_KIMI_ELEMENT = ElementSyntax(
-    start=lambda name, kind, is_nested: (
-        f'{_OPEN}argument key="{escape(name)}" '
-        f'type="{"number" if kind == "integer" else kind}"{_SEP}'
-    ),
-    end=lambda name: f"{_CLOSE}argument{_SEP}",
-    stops=(
-        f"{_OPEN}argument ",
-        *(f"{_CLOSE}{one}{_SEP}" for one in ("argument", "call", "tools")),
-    ),
-    is_nested=False,
-)
-
-
 class KimiK3Parser(AttributeCalls):
-    """Kimi K3: `<|open|>argument key="city" type="string"<|sep|>Paris<|close|>argument<|sep|>`.
-
-    Arguments in a `call`, calls in the channel `tools`, text in `response`.
-    """
+    """Kimi K3: calls are in the channel `tools`, text in `response`."""
 
     sections = ((f"{_OPEN}tools{_SEP}", f"{_CLOSE}tools{_SEP}"),)
     call_begin = f"{_OPEN}call "
@@ -595,18 +563,21 @@ class KimiK3Parser(AttributeCalls):
         element_begin,
     )
     fragments = (_OPEN, _CLOSE, _SEP)
-    call_syntax = CallSyntax(
+    call_syntax = replace(
+        ElementSyntax(
+            start=lambda name, kind, is_nested: (
+                f'{_OPEN}argument key="{escape(name)}" '
+                f'type="{"number" if kind == "integer" else kind}"{_SEP}'
+            ),
+            end=lambda name: f"{_CLOSE}argument{_SEP}",
+            stops=(
+                f"{_OPEN}argument ",
+                *(f"{_CLOSE}{one}{_SEP}" for one in ("argument", "call", "tools")),
+            ),
+            is_nested=False,
+        ).calls(f'{_OPEN}call tool="…" index="…{call_end}', "…".join(sections[0])),
         lead=f"{_CLOSE}response{_SEP}",
-        head=f"{_OPEN}tools{_SEP}",
-        begin=f'{_OPEN}call tool="',
-        middle='" index="',
         after_name=(regex("[1-9][0-9]{0,3}"), const_string(f'"{_SEP}')),
-        arguments=_KIMI_ELEMENT.arguments,
-        input=_KIMI_ELEMENT.input,
-        can_hold=can_be_nested,
-        end=call_end,
-        foot=f"{_CLOSE}tools{_SEP}",
-        trigger=_OPEN,
     )
     template_marks = ((f"{_OPEN}tools{_SEP}",), (_OPEN, _CLOSE, _SEP))
 
@@ -617,19 +588,8 @@ def _cohere_start(name: str, kind: str, is_nested: bool) -> str:
     return f'<cofl:value {named}type="{nested or ("raw" if kind == "string" else "json")}">'
 
 
-_COHERE_ELEMENT = ElementSyntax(
-    start=_cohere_start,
-    end=lambda name: "</cofl:value>",
-    stops=("</cofl:value>", "<cofl:value ", "</cofl:tool_call>", "</cofl:tool_calls>"),
-    is_nested=True,
-)
-
-
 class CohereXmlParser(AttributeCalls):
-    """Cohere's XML: `<cofl:value name="city" type="raw">Paris</cofl:value>`.
-
-    Types are raw, json, dict and list, the last two with elements in them.
-    """
+    """Cohere's XML. Types are raw, json, dict and list, the last two with elements in them."""
 
     sections = (("<cofl:tool_calls>", "</cofl:tool_calls>"),)
     call_begin = "<cofl:tool_call "
@@ -641,36 +601,23 @@ class CohereXmlParser(AttributeCalls):
         **{kind: kind for kind in ("json", "dict", "list")},
     }
     inner_marks = (element_begin, element_end, call_end, *COHERE_WRAPPERS)
-    call_syntax = CallSyntax(
-        head="<cofl:tool_calls>",
-        begin='<cofl:tool_call id="',
+    call_syntax = replace(
+        ElementSyntax(
+            start=_cohere_start,
+            end=lambda name: "</cofl:value>",
+            stops=("</cofl:value>", "<cofl:value ", "</cofl:tool_call>", "</cofl:tool_calls>"),
+            is_nested=True,
+        ).calls('<cofl:tool_call id="…">…</cofl:tool_call>', "…".join(sections[0])),
         before_name=(regex("[0-9]{1,4}"), const_string('" name="')),
-        middle='">',
-        arguments=_COHERE_ELEMENT.arguments,
-        input=_COHERE_ELEMENT.input,
-        can_hold=can_be_nested,
-        end=call_end,
-        foot="</cofl:tool_calls>",
     )
-    template_marks = (("<cofl:tool_calls>",),)
 
 
 _NAMESPACE = "]<]minimax[>["
 
 
-_MINIMAX_ELEMENT = ElementSyntax(
-    start=lambda name, kind, is_nested: f"{_NAMESPACE}<{name or 'item'}>",
-    end=lambda name: f"{_NAMESPACE}</{name or 'item'}>",
-    stops=(_NAMESPACE,),
-    is_nested=True,
-    says_type=False,
-)
-
-
 class MiniMaxM3Parser(NestedCalls):
-    """MiniMax M3: `]<]minimax[>[<city>Paris]<]minimax[>[</city>`, tags named like the arguments.
-
-    Lists hold `item` elements. Values have the types of the tool's schema.
+    """MiniMax M3: tags are named like the arguments. Lists hold `item` elements, and values have
+    the types of the tool's schema.
     """
 
     sections = ((f"{_NAMESPACE}<tool_call>", f"{_NAMESPACE}</tool_call>"),)
@@ -681,15 +628,14 @@ class MiniMaxM3Parser(NestedCalls):
     any_end = (f"{_NAMESPACE}</", ">")
     unlisted_types = frozenset({"string", "null"})
     inner_marks = (call_end, _NAMESPACE)
-    call_syntax = CallSyntax(
-        head=f"{_NAMESPACE}<tool_call>\n",
-        begin=f'{_NAMESPACE}<invoke name="',
-        middle='">',
-        arguments=_MINIMAX_ELEMENT.arguments,
-        input=_MINIMAX_ELEMENT.input,
-        can_hold=can_be_nested,
-        end=f"{_NAMESPACE}</invoke>\n",
-        foot=f"{_NAMESPACE}</tool_call>",
+    call_syntax = replace(
+        ElementSyntax(
+            start=lambda name, kind, is_nested: f"{_NAMESPACE}<{name or 'item'}>",
+            end=lambda name: f"{_NAMESPACE}</{name or 'item'}>",
+            stops=(_NAMESPACE,),
+            is_nested=True,
+            says_type=False,
+        ).calls(f'{call_begin}…">…{call_end}\n', "\n…".join(sections[0])),
         trigger=_NAMESPACE,
     )
     template_marks = ((_NAMESPACE,),)

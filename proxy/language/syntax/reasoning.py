@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from typing_extensions import Self
@@ -29,39 +28,6 @@ from proxy.language.syntax.reader import Delimiters, PassOn, PushParser, Steps, 
 
 _ANY_TEXT: Format = {"type": "any_text"}
 _GAP = regex("[ \\n]{0,4}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReasoningSyntax:
-    """before_answer: what the model writes between the reasoning and an answer that is text.
-    is_before_calls: that comes before calls, too.
-    """
-
-    begin: str
-    end: str
-    before_answer: str = ""
-    is_before_calls: bool = False
-
-    def answer(self, constraint: Constraint, *, is_calls: bool) -> Constraint:
-        """The constraint with what the model writes between the reasoning and the answer."""
-        if not self.before_answer or (is_calls and not self.is_before_calls):
-            return constraint
-        both = sequence(const_string(self.before_answer), format_of(constraint))
-        return structural_tag(both, constraint.field)
-
-    def in_reasoning(self, constraint: Constraint) -> Constraint:
-        """The rest of a reasoning that the prompt has begun, then what the constraint allows."""
-        return self._after(sequence(tag("", _ANY_TEXT, self.end), _GAP), constraint)
-
-    def before_reasoning(self, constraint: Constraint) -> Constraint:
-        """A reasoning, which the model may leave out, then what the constraint allows."""
-        thought = optional(sequence(tag(self.begin, _ANY_TEXT, self.end), _GAP))
-        return self._after(thought, constraint)
-
-    @staticmethod
-    def _after(opening: Format, constraint: Constraint) -> Constraint:
-        return structural_tag(sequence(opening, format_of(constraint)), constraint.field)
-
 
 # Characters of an open thought that are held back behind a call's mark: more than a call has.
 MOST_HELD = 262_144
@@ -102,7 +68,8 @@ class ReasoningParser(PushParser[ReasoningEvent]):
     # Further marks of the syntax, in case they are special tokens.
     inner_marks: ClassVar[tuple[str, ...]] = ()
     # Alternatives: a chat template that contains all marks of one of them belongs to the family.
-    template_marks: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    # None for its first start alone.
+    template_marks: ClassVar[tuple[tuple[str, ...], ...] | None] = None
 
     def __init__(
         self,
@@ -135,14 +102,29 @@ class ReasoningParser(PushParser[ReasoningEvent]):
         return cls.closing.strip().removesuffix(cls.before_answer)
 
     @classmethod
-    def syntax(cls) -> ReasoningSyntax:
-        """The marks that guides need."""
-        return ReasoningSyntax(
-            begin=cls.starts[0],
-            end=cls.end_of_thought(),
-            before_answer=cls.before_answer,
-            is_before_calls=cls.is_before_calls,
-        )
+    def answer(cls, constraint: Constraint, *, is_calls: bool) -> Constraint:
+        """The constraint with what the model writes between the reasoning and the answer."""
+        if not cls.before_answer or (is_calls and not cls.is_before_calls):
+            return constraint
+        both = sequence(const_string(cls.before_answer), format_of(constraint))
+        return structural_tag(both, constraint.field)
+
+    @classmethod
+    def in_reasoning(cls, constraint: Constraint) -> Constraint:
+        """The rest of a reasoning that the prompt has begun, then what the constraint allows."""
+        return cls._after(tag("", _ANY_TEXT, cls.end_of_thought()), constraint)
+
+    @classmethod
+    def before_reasoning(cls, constraint: Constraint) -> Constraint:
+        """A reasoning, which the model may leave out, then what the constraint allows."""
+        thought = tag(cls.starts[0], _ANY_TEXT, cls.end_of_thought())
+        return cls._after(thought, constraint, is_optional=True)
+
+    @staticmethod
+    def _after(thought: Format, constraint: Constraint, *, is_optional: bool = False) -> Constraint:
+        opening = sequence(thought, _GAP)
+        opening = optional(opening) if is_optional else opening
+        return structural_tag(sequence(opening, format_of(constraint)), constraint.field)
 
     @classmethod
     def opens_in(cls, prompt_tail: str) -> bool:
@@ -255,10 +237,18 @@ def _ignore(text: str) -> None:
 class TaggedReasoning(ReasoningParser):
     """Reasoning between a start and an end tag, before the text."""
 
+    # Both tags, around `…`: starts, ends and closing follow from it, where a family has one pair.
+    form: ClassVar[str]
     # Whether the tags count in the middle of the text, too: they do where they are special tokens.
     is_anywhere: ClassVar[bool] = False
     # A word behind the start tag, which belongs to it.
     label: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        if "form" in vars(cls):
+            start, end = cls.form.split("…")
+            cls.starts, cls.ends = (start,), (end,)
+            cls.closing = f"{end}{cls.before_answer}"
 
     def _parse(self) -> Steps[None]:
         is_inside = self._is_inside or (yield from self._opens())
@@ -353,14 +343,9 @@ class TaggedReasoning(ReasoningParser):
 
 
 class Gemma4Parser(TaggedReasoning):
-    """Gemma 4: `<|channel>thought`, newline, the reasoning, `<channel|>`.
+    """Gemma 4: a channel, whose name is not part of the reasoning."""
 
-    The channel's name is not part of the reasoning.
-    """
-
-    starts = ("<|channel>",)
-    ends = ("<channel|>",)
-    closing = "<channel|>"
+    form = "<|channel>…<channel|>"
     label = "thought\n"
     is_anywhere = True
     template_marks = (("<|channel>", "thought"),)
@@ -377,17 +362,11 @@ COHERE_WRAPPERS = (
 
 
 class CohereParser(TaggedReasoning):
-    """Cohere: `<|START_THINKING|>…<|END_THINKING|>`, then the text between marks of its own.
+    """Cohere: special tokens, and the text is between marks of its own."""
 
-    The tags are special tokens, and count anywhere.
-    """
-
-    starts = ("<|START_THINKING|>",)
-    ends = ("<|END_THINKING|>",)
-    closing = "<|END_THINKING|>"
+    form = "<|START_THINKING|>…<|END_THINKING|>"
     wrappers = COHERE_WRAPPERS
     is_anywhere = True
-    template_marks = (("<|START_THINKING|>",),)
 
 
 class KimiK3Parser(TaggedReasoning):
@@ -396,25 +375,18 @@ class KimiK3Parser(TaggedReasoning):
     The prompt ends with the start of `think`, or of `response` if the model is not to think.
     """
 
-    starts = ("<|open|>think<|sep|>",)
-    ends = ("<|close|>think<|sep|>",)
+    form = "<|open|>think<|sep|>…<|close|>think<|sep|>"
     before_answer = "<|open|>response<|sep|>"
     is_before_calls = True
-    closing = f"<|close|>think<|sep|>{before_answer}"
     wrappers = (before_answer, "<|close|>response<|sep|>", "<|close|>message<|sep|>")
     template_marks = (("<|open|>", "<|sep|>", "think"),)
 
 
 class MiniMaxM3Parser(TaggedReasoning):
-    """MiniMax M3: `<mm:think>…</mm:think>` before the answer.
+    """MiniMax M3. A model that chooses not to think writes the end tag alone."""
 
-    A model that chooses not to think writes the end tag alone.
-    """
-
-    starts = ("<mm:think>",)
-    ends = ("</mm:think>",)
-    closing = "</mm:think>"
-    wrappers = ends
+    form = "<mm:think>…</mm:think>"
+    wrappers = ("</mm:think>",)
     template_marks = (("<mm:think>",), ("</mm:think>",))
 
 
@@ -435,16 +407,10 @@ class GraniteParser(TaggedReasoning):
 
 
 class MistralParser(TaggedReasoning):
-    """Magistral: `[THINK]…[/THINK]`, which are special tokens.
+    """Magistral: special tokens."""
 
-    The tags count anywhere in the text.
-    """
-
-    starts = ("[THINK]",)
-    ends = ("[/THINK]",)
-    closing = "[/THINK]"
+    form = "[THINK]…[/THINK]"
     is_anywhere = True
-    template_marks = (("[THINK]",),)
 
 
 class ThinkParser(TaggedReasoning):
@@ -460,29 +426,22 @@ class ThinkParser(TaggedReasoning):
 
 
 class SeedOssParser(TaggedReasoning):
-    """Seed-OSS: `<seed:think>…</seed:think>` before the answer."""
+    """Seed-OSS."""
 
-    starts = ("<seed:think>",)
-    ends = ("</seed:think>",)
-    closing = "</seed:think>"
-    template_marks = (("<seed:think>",),)
+    form = "<seed:think>…</seed:think>"
 
 
 class Hy3Parser(TaggedReasoning):
-    """Hy3: `<think:opensource>…</think:opensource>` before the answer."""
+    """Hy3."""
 
-    starts = ("<think:opensource>",)
-    ends = ("</think:opensource>",)
-    closing = "</think:opensource>"
+    form = "<think:opensource>…</think:opensource>"
     template_marks = (("<think{}>", "</think{}>"), ("<think:opensource>",))
 
 
 class ApertusParser(TaggedReasoning):
-    """Apertus: `<|inner_prefix|>…<|inner_suffix|>`, which are special tokens."""
+    """Apertus: special tokens."""
 
-    starts = ("<|inner_prefix|>",)
-    ends = ("<|inner_suffix|>",)
-    closing = "<|inner_suffix|>"
+    form = "<|inner_prefix|>…<|inner_suffix|>"
     is_anywhere = True
     template_marks = (("<|inner_prefix|>", "<|inner_suffix|>"),)
 
@@ -491,13 +450,11 @@ SOLAR_WRAPPERS = ("<|begin|>assistant", "<|content|>", "<|end|>")
 
 
 class SolarOpenParser(TaggedReasoning):
-    """Solar Open: `<|think|>…<|end|>`, then the answer as a message of its own."""
+    """Solar Open: the answer is a message of its own."""
 
-    starts = ("<|think|>",)
-    ends = ("<|end|>",)
+    form = "<|think|>…<|end|>"
     before_answer = "<|begin|>assistant"
     is_before_calls = True
-    closing = f"<|end|>{before_answer}"
     wrappers = SOLAR_WRAPPERS
     template_marks = (("<|think|>", "<|begin|>assistant"),)
 

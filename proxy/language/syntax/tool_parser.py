@@ -58,7 +58,8 @@ class ToolParser(PushParser[ToolEvent]):
     # What guides write; None where no guide can hold a model to the family's calls.
     call_syntax: ClassVar[CallSyntax | None] = None
     # Alternatives: a chat template that contains all marks of one of them belongs to the family.
-    template_marks: ClassVar[TemplateMarks] = ()
+    # None for its first start alone.
+    template_marks: ClassVar[TemplateMarks | None] = None
     # What models write in place of the family's own calls: start -> what then comes -> its family.
     other_bodies: ClassVar[Mapping[str, Mapping[str, type[ToolParser]]]] = {}
     # Whether the call has no delimiter of its own.

@@ -39,10 +39,6 @@ CaFile = Annotated[
 OPTIONS: Options = {"url": (Url, None), "key_file": (KeyFile, None), "ca_file": (CaFile, None)}
 
 
-class Refused(LaunchError):
-    """The proxy does not let this key do it, or has no such route."""
-
-
 class AdminClient:
     """Calls one running proxy, until the end of its `with`."""
 
@@ -90,7 +86,6 @@ class AdminClient:
         """The answer's JSON.
 
         Raises:
-            Refused: the key may not do this, or the proxy has no such route.
             LaunchError: the proxy cannot be reached, refuses, or is something else.
         """
         found = self._sent(method, path, body, timeout_s)
@@ -142,11 +137,11 @@ class AdminClient:
             )
         message = str(error.get("message"))[:LONGEST_MESSAGE]
         if status in (401, 403):
-            return Refused(
+            return LaunchError(
                 f"{message} Set {KEY_VARIABLE}, or give --key-file, with a key of the scope {scope}"
             )
         if error.get("code") == "unknown_url":
-            return Refused(f"the proxy at {url} cannot be operated: it is an older release")
+            return LaunchError(f"the proxy at {url} cannot be operated: it is an older release")
         return LaunchError(message)
 
 

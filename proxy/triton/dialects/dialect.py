@@ -12,20 +12,19 @@ from tritonclient.grpc import model_config_pb2, service_pb2
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import ErrorCode, InvalidRequest, ProxyError
 from proxy.domain.output import FinishReason
+from proxy.domain.request import SAMPLING
 from proxy.triton import codec
 from proxy.triton.tensors import Value
 
 Read = Callable[[service_pb2.ModelInferResponse], codec.StreamMessage]
 Values = Iterable[tuple[str, Value | None]]
-WHOLE, REAL = frozenset({"INT32", "INT64", "UINT32", "UINT64"}), frozenset({"FP32", "FP64"})
-# Field of Sampling, or max_tokens -> the datatypes of a tensor that can take it.
+_WHOLE = frozenset({"INT32", "INT64", "UINT32", "UINT64"})
+# Our datatype -> those of a tensor that can take its values.
+_ALIKE = {"INT32": _WHOLE, "UINT64": _WHOLE, "FP32": frozenset({"FP32", "FP64"})}
+# Field of Sampling, or max_tokens -> the same of its own.
 _FITTING = {
-    **dict.fromkeys(("temperature", "top_p", "min_p"), REAL),
-    **{f"{name}_penalty": REAL for name in ("repetition", "presence", "frequency")},
-    **dict.fromkeys(("top_k", "seed", "min_tokens", "max_tokens"), WHOLE),
-    **dict.fromkeys(("allowed_token_ids", "stop_token_ids"), WHOLE),
-    "bad_words": frozenset({"BYTES"}),
-    "ignore_eos": frozenset({"BOOL"}),
+    name: _ALIKE.get(datatype, frozenset({datatype}))
+    for name, datatype in (*SAMPLING.items(), ("max_tokens", "INT32"))
 }
 GUIDED_BACKEND = "guided_decoding_backend"  # a parameter of the C++ engine model
 

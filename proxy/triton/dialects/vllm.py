@@ -20,6 +20,7 @@ from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import InvalidRequest, ModelUnavailable, ProxyError, unsupported
 from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
+from proxy.domain.request import SAMPLING
 from proxy.triton import codec
 from proxy.triton.dialects.dialect import (
     Declared,
@@ -35,23 +36,8 @@ from proxy.triton.dialects.dialect import (
 from proxy.triton.errors import UNAVAILABLE
 from proxy.triton.local_tokenizer import LocalTokenizer, local_tokenizer
 
-# Fields of vLLM's SamplingParams that have our names. logit_bias is not among the capabilities: the
-# backend hands JSON's keys, which are texts, to vLLM as token ids.
-SAMPLING = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "seed",
-    "repetition_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-    "allowed_token_ids",
-    "bad_words",
-    "min_tokens",
-    "ignore_eos",
-    "stop_token_ids",
-)
+# vLLM's SamplingParams have our names. logit_bias is not among the capabilities: the backend hands
+# JSON's keys, which are texts, to vLLM as token ids.
 CAPABILITIES = frozenset({*SAMPLING, "max_tokens", "constraint", "lora", "special_text"})
 EVERY_TOKEN = 2**31 - 1
 LOG_PROBS = frozenset({"top_log_probs", "log_probs", "log_prob_ids", "token_ids"})

@@ -106,7 +106,7 @@ async def test_of_several_choices_the_best_that_waits_says_where_the_request_sta
     stand, scheduler = await served(DyingEngine(TEXT))
     scheduler.is_open.clear()
     generation = stand.service.generate(
-        replace(ASKED, choices=3), stand.registry.known("demo"), Delivery.LIVE
+        replace(ASKED, choices=3), stand.registry.model("demo").cards[0], Delivery.LIVE
     )
     report = generation.record
     first = asyncio.ensure_future(anext(generation.events))
@@ -181,7 +181,7 @@ async def test_a_preempted_stream_returns_to_the_queue_and_continues(after):
 
 async def test_a_preempted_stream_whose_reader_is_slow_stops_with_its_next_read():
     stand, scheduler = await served(engine := DyingEngine(TEXT))
-    events = stand.service.generate(ASKED, stand.registry.known("demo")).events
+    events = stand.service.generate(ASKED, stand.registry.model("demo").cards[0]).events
     found = [await anext(events)]
     scheduler.permits[0].preempt()
     found += [event async for event in events]
@@ -192,7 +192,7 @@ async def test_a_preempted_stream_whose_reader_is_slow_stops_with_its_next_read(
 async def test_it_yields_each_time_that_it_is_told_to():
     stand, scheduler = await served(engine := DyingEngine(TEXT))
     report = None
-    generation = stand.service.generate(ASKED, stand.registry.known("demo"))
+    generation = stand.service.generate(ASKED, stand.registry.model("demo").cards[0])
     report, found = generation.record, []
     async for event in generation.events:
         found.append(event)

@@ -68,7 +68,7 @@ class MixedEngine(ScriptedEngine):
 async def serving(engine: ScriptedEngine, limiter: RequestLimiter) -> Service:
     stand = Stand(engine, limiter=limiter)
     await stand.look()
-    stand.service.card = stand.registry.known("demo")
+    stand.service.card = stand.registry.model("demo").cards[0]
     return stand.service
 
 

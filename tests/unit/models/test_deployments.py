@@ -169,7 +169,7 @@ def chooser(made: Registry, decisions: DecisionsInMemory | None = None) -> Deplo
 
 
 def first(made: Registry, one: DeploymentChooser, request=REQUEST) -> ModelCard:
-    return one.cards(request, made.known("chat"))[0]
+    return one.cards(request, made.model("chat").cards[0])[0]
 
 
 def test_builds_of_one_deployment_get_requests_by_their_rows_and_each_follows_the_other():
@@ -182,7 +182,7 @@ def test_builds_of_one_deployment_get_requests_by_their_rows_and_each_follows_th
     )
     one, found = chooser(made), Counter()
     for _ in range(500):
-        cards = list(one.cards(REQUEST, made.known("chat")))
+        cards = list(one.cards(REQUEST, made.model("chat").cards[0]))
         assert {card.facts.created for card in cards} == {1, 2}
         found[cards[0].facts.created] += 1
     assert 25 < found[2] < 80
@@ -192,5 +192,5 @@ def test_other_builds_of_the_same_deployment_come_before_other_deployments():
     made = registry(ModelEntry(deployments=BOTH), model(), model(created=2), model(pool="green"))
     one = chooser(made)
     for _ in range(50):
-        pools = [card.pool for card in one.cards(REQUEST, made.known("chat"))]
+        pools = [card.pool for card in one.cards(REQUEST, made.model("chat").cards[0])]
         assert pools in (["blue", "blue", "green"], ["green", "blue", "blue"])

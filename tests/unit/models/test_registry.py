@@ -39,10 +39,10 @@ def test_an_unknown_name_is_unknown_even_while_suspended():
     made = registry("big")
     made.suspend(NotReady("at 10.0.0.1:8001", "away"))
     with pytest.raises(UnknownModel):
-        made.known("nope")
+        made.model("nope")
     with pytest.raises(ModelUnavailable, match="away"):
-        made.check_available(made.known("big"))
-    assert made.known("big").name == "big"
+        made.check_available(made.model("big").cards[0])
+    assert made.model("big").cards[0].name == "big"
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_an_unknown_name_is_unknown_even_while_suspended():
 )
 def test_an_unknown_name_is_answered_with_the_nearest_that_the_caller_may_use(allowed, name, near):
     made = registry("big", "small")
-    for ask in (made.serving, made.shown, made.asked):
+    for ask in (made.serving, made.asked):
         with pytest.raises(UnknownModel) as error:
             ask(name)
         hint = f"Did you mean {near!r}?"
@@ -59,10 +59,10 @@ def test_an_unknown_name_is_answered_with_the_nearest_that_the_caller_may_use(al
         assert ("Did you mean" in error.value.message) is (near is not None)
     allowed("none")
     with pytest.raises(UnknownModel) as error:
-        made.shown(name)
+        made.asked(name, hides=True)
     assert "Did you mean" not in error.value.message
     with pytest.raises(UnknownModel) as hidden:
-        made.shown("big")  # as if there were none
+        made.asked("big", hides=True)  # as if there were none
     assert "Did you mean" not in hidden.value.message
 
 
@@ -132,11 +132,11 @@ def test_models_without_an_endpoint_are_unserved_as_long_as_no_build_has_one():
     adapters = replace(FACTS, adapters=("sql",))
     made.serve([LoadedModel(name="big", facts=adapters), LoadedModel(name="small", facts=FACTS)])
     assert (made.unserved(), len(made.own_models)) == (("big",), 2)
-    assert not made.is_available(made.known("big"))
+    assert not made.is_available(made.model("big").cards[0])
     available.add("big")
     assert made.unserved() == ()
     made.suspend(NotReady("away"))
-    assert not made.is_available(made.known("big"))
+    assert not made.is_available(made.model("big").cards[0])
 
 
 NEW = DeploymentEntry(name="new", model="chat-v2", pool="west")
@@ -243,14 +243,14 @@ def test_without_a_name_the_first_allowed_model_answers(allowed):
 def test_what_a_model_is_is_read_anew_without_a_loss_of_readiness():
     catalog, registry = FixedCatalog(), Registry({})
     asyncio.run(refresh(catalog, registry, learn))
-    known = registry.known("demo")
+    known = registry.model("demo").cards[0]
     asyncio.run(refresh(catalog, registry, learn))
-    assert registry.known("demo") is known
+    assert registry.model("demo").cards[0] is known
     catalog.facts = replace(catalog.facts, context_length=7)
     with capture_logs() as lines:
         for _ in range(3):
             asyncio.run(refresh(catalog, registry, learn))
-    assert registry.known("demo").facts.context_length == 7
+    assert registry.model("demo").cards[0].facts.context_length == 7
     assert [line["event"] for line in lines] == ["ready"]
 
 
@@ -264,9 +264,9 @@ def test_the_registry_follows_what_the_catalog_says():
     assert look() == "Triton is starting"
     catalog.reason = None
     assert look() is None
-    assert registry.known("demo").name == "demo"
+    assert registry.model("demo").cards[0].name == "demo"
     catalog.reason = "it died"
     assert look() == "it died"
-    assert registry.known("demo").name == "demo"
+    assert registry.model("demo").cards[0].name == "demo"
     catalog.reason = None
     assert look() is None

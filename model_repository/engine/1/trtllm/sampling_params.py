@@ -18,14 +18,6 @@ from trtllm.library import PYTORCH, Library
 SEED_BITS = 63
 TOP_K_AT_MOST = 1024  # its kernels silently reduce a higher one to this
 BANNED = -10_000.0  # a bias; -inf for a whole vocabulary gives NaN, which ends the executor
-# Sent only if they differ from these values, because not every sampler supports them.
-NEUTRAL = {
-    "min_p": 0.0,
-    "repetition_penalty": 1.0,
-    "presence_penalty": 0.0,
-    "frequency_penalty": 0.0,
-    "min_tokens": 0,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +57,7 @@ class SamplingTranslator:
             guided_decoding=self._guide(generation.guide),
             logprobs=self._log_probs(sampling.log_probs),
             **_drawing(sampling, top_k),
-            **_changed(sampling),
+            **sampling.changed(),
             **self._penalty_range(generation),
         )
         if sampling.bad_words:  # there is no public field for words of several tokens
@@ -193,8 +185,3 @@ def _drawing(sampling: SamplingParams, top_k: int) -> dict[str, Any]:
             "top_k", f"top_k is {top_k}: TensorRT-LLM accepts at most {TOP_K_AT_MOST}, or 0 for all"
         )
     return {"temperature": sampling.temperature, "top_k": top_k, "top_p": sampling.top_p}
-
-
-def _changed(sampling: SamplingParams) -> dict[str, Any]:
-    given = {name: getattr(sampling, name) for name in NEUTRAL}
-    return {name: value for name, value in given.items() if value != NEUTRAL[name]}

@@ -40,23 +40,19 @@ class SamplingTranslator:
                 temperature=0.0 if is_greedy else sampling.temperature,
                 top_p=1.0 if is_greedy else sampling.top_p,
                 top_k=sampling.top_k,
-                min_p=sampling.min_p,
                 seed=sampling.seed,
-                repetition_penalty=sampling.repetition_penalty,
-                presence_penalty=sampling.presence_penalty,
-                frequency_penalty=sampling.frequency_penalty,
                 logit_bias=_summed(sampling.logit_bias),
                 allowed_token_ids=_list(sampling.allowed_token_ids),
                 stop_token_ids=sorted(stops),
                 ignore_eos=ignores_end,
                 max_tokens=max(1, generation.max_tokens),  # 0: an echo with log-probabilities
-                min_tokens=sampling.min_tokens,
                 logprobs=sampling.log_probs,
                 prompt_logprobs=sampling.log_probs if generation.echoes_prompt else None,
                 structured_outputs=self._guide(ebnf),
                 detokenize=False,
                 output_kind=self.library.delta,
                 _bad_words_token_ids=bad_words,
+                **sampling.changed(),
             )
         except self.library.refused as error:
             raise refusal(error) from error
