@@ -253,6 +253,7 @@ class BackgroundResponses:
         """What cannot be continued ends as failed. False: this proxy does not have the model now,
         but another one may have it.
         """
+        await self.cancel(lost.claim.key.id)  # where this process itself had lost it
         try:
             if lost.takes > MOST_TAKES:
                 raise EngineFailed(f"This response was lost with {lost.takes} proxies.")
