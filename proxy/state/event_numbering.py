@@ -45,15 +45,3 @@ class EventNumbering:
         self.events += 1
         annotations, self._annotations = self._annotations, b""
         return b"%sid: %d\n%s" % (annotations, self.events, event)
-
-
-def after_event(data: bytes, number: int) -> bytes:
-    """What follows the event in `data`, a sequence of whole parts; all of it if it has none.
-
-    JSON has no bare line breaks, so `id: n` at the beginning of a line is never inside an event.
-    """
-    mark = b"id: %d\n" % number
-    at = 0 if data.startswith(mark) else data.find(b"\n" + mark)
-    if at < 0:
-        return data
-    return data[data.index(END, at + len(mark)) + len(END) :]

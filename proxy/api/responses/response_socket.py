@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
 
@@ -32,12 +33,20 @@ from proxy.domain.record import running_record
 from proxy.domain.request import Delivery
 from proxy.generation.service import Service
 from proxy.state.kept_by_tenant import KeptByTenant
-from proxy.state.responses import TENANT_RESPONSES, KeptResponse
+from proxy.state.streams import OVERHEAD_BYTES, TENANT_STREAMS
 
 PATH = "/v1/responses"
 MOST_KEPT = 16  # responses of one socket, the newest
 MOST_KEPT_BYTES = 4_000_000
 MOST_BYTES_OF_ALL = 64_000_000  # then the oldest of the tenant that has most make room
+
+
+@dataclass(frozen=True, slots=True)
+class SocketResponse:
+    """Both are JSON. input: a list of all items that the model has read."""
+
+    response: bytes
+    input: bytes
 
 
 class CreateMessage(ResponseBody):
@@ -52,8 +61,8 @@ class CreateMessage(ResponseBody):
 def routes(
     service: Service, builder: ResponseBuilder, limiter: RequestLimiter, parts: SocketParts
 ) -> APIRouter:
-    kept: KeptByTenant[KeptResponse] = KeptByTenant(
-        keep_s=math.inf, most_bytes=MOST_BYTES_OF_ALL, most_of_tenant=TENANT_RESPONSES
+    kept: KeptByTenant[SocketResponse] = KeptByTenant(
+        keep_s=math.inf, most_bytes=MOST_BYTES_OF_ALL, most_of_tenant=TENANT_STREAMS
     )
     return socket_route(
         PATH, parts, partial(ResponseSocket, service, builder, limiter, kept, parts)
@@ -68,7 +77,7 @@ class ResponseSocket(RequestSocket):
         service: Service,
         builder: ResponseBuilder,
         limiter: RequestLimiter,
-        kept: KeptByTenant[KeptResponse],
+        kept: KeptByTenant[SocketResponse],
         parts: SocketParts,
         websocket: WebSocket,
     ) -> None:
@@ -151,10 +160,10 @@ class ResponseSocket(RequestSocket):
 
     async def _keep(self, found: ResponseExchange, response: Payload) -> None:
         responses, id = self._builder.responses, response["id"].encode()
-        kept = KeptResponse(response=orjson.dumps(whole_items(response)), input=found.input)
+        kept = SocketResponse(orjson.dumps(whole_items(response)), found.input)
         tenant = responses.key(response["id"], self._caller).tenant
-        self._sizes[id] = kept.size_bytes
-        await self._kept.put(id, tenant, kept, kept.size_bytes)
+        self._sizes[id] = OVERHEAD_BYTES + len(kept.response) + len(kept.input)
+        await self._kept.put(id, tenant, kept, self._sizes[id])
         while len(self._sizes) > MOST_KEPT or (
             len(self._sizes) > 1 and sum(self._sizes.values()) > MOST_KEPT_BYTES
         ):
