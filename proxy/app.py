@@ -512,7 +512,7 @@ def _relay(settings: Settings, redis: RedisConnection | None, metrics: Metrics) 
         kept_bytes=within("MAX_KEPT_MB", settings.max_kept_mb, most),
         held_bytes=held_bytes(),
     )
-    return Relay(_streams(redis, "idempotency", limits), limits, metrics.idempotency)
+    return Relay(_streams(redis, "kept-answers", limits), limits, metrics.idempotency)
 
 
 def _responses(settings: Settings, redis: RedisConnection | None) -> StreamStore:
@@ -521,7 +521,7 @@ def _responses(settings: Settings, redis: RedisConnection | None) -> StreamStore
         keep_s=settings.responses_keep_s,
         kept_bytes=within("MAX_RESPONSES_MB", settings.max_responses_mb, most),
     )
-    return _streams(redis, "responses", limits)
+    return _streams(redis, "kept-responses", limits)
 
 
 def _streams(redis: RedisConnection | None, kind: str, limits: StreamLimits) -> StreamStore:

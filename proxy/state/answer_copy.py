@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Sequence
 
 from proxy import background
 from proxy.state.answer import (
@@ -24,6 +23,7 @@ from proxy.state.streams import (
     Claim,
     FoundStream,
     Kind,
+    Parts,
     StreamLost,
     StreamReader,
     StreamStore,
@@ -61,34 +61,28 @@ class Copy:
         self._recording.leave(self._reader)
 
     async def _write(self) -> bool:
-        with contextlib.suppress(StreamsUnavailable):
-            try:
-                return await self._write_parts()
-            except StreamLost:
-                await self._add(Kind.LOST)
+        with contextlib.suppress(StreamLost, StreamsUnavailable):
+            head = await self._recording.began()
+            if self._recording.is_private:
+                self._recording.leave(self._reader)
+                return await self._add(Kind.PRIVATE)
+            stands = await self._add(Kind.HEAD, [head.as_json()])
+            async for parts in self._recording.parts(self._reader):
+                if not stands:
+                    return False
+                if not isinstance(parts, Notice):
+                    stands = await self._add(Kind.PARTS, parts)
+            return stands and await self._add(Kind.END)
         return False
 
-    async def _write_parts(self) -> bool:
-        head = await self._recording.began()
-        if self._recording.is_private:
-            self._recording.leave(self._reader)
-            return await self._add(Kind.PRIVATE)
-        stands = await self._add(Kind.HEAD, [head.as_json()])
-        async for parts in self._recording.parts(self._reader):
-            if not stands:
-                return False
-            if not isinstance(parts, Notice):
-                stands = await self._add(Kind.PARTS, parts)
-        return stands and await self._add(Kind.END)
-
-    async def _add(self, kind: Kind, parts: Sequence[bytes] = ()) -> bool:
+    async def _add(self, kind: Kind, parts: Parts = ()) -> bool:
         self._entries += 1
         self._bytes += sum(map(len, parts))
-        most = MOST_ENTRIES
+        self._claim.most_entries = MOST_ENTRIES
         if self._bytes > self._store.limits.stream_bytes and self._entries > 2:
             self._entries, self._bytes = self._entries // 2, self._bytes // 2
-            most = self._entries
-        return await self._store.append(self._claim, kind, parts, most_entries=most)
+            self._claim.most_entries = self._entries
+        return await self._store.append(self._claim, kind, parts)
 
     async def _beat(self) -> None:
         while True:
@@ -98,21 +92,18 @@ class Copy:
                 self._recording.count_in(self._reader, all(renewed))
 
 
-class CopiedAnswer(OpenAnswer):
+class CopiedAnswer(StreamReader, OpenAnswer):
     """An answer that is read in the store, while it is written or after that."""
 
     def __init__(self, store: StreamStore, request: KeyedRequest, found: FoundStream) -> None:
+        super().__init__(found, request.after, reads_head=True)
         self.outcome = Outcome.REPLAYED if found.is_kept else Outcome.JOINED
         self._store = store
-        self._request = request
+        self._key = request
         self._found: FoundStream | None = found
-        self._reader = StreamReader(found)
-
-    async def aclose(self) -> None:
-        await self._reader.aclose()
 
     async def head(self) -> Head:
-        entry, after = await self._reader.next(), self._request.after
+        entry, after = await self.next(), self._after
         match entry.kind:
             case Kind.HEAD:
                 head = Head.of_json(entry.parts[0])
@@ -122,11 +113,8 @@ class CopiedAnswer(OpenAnswer):
                 raise JoinRefused(Reason.NOT_KEPT if after else Reason.TOO_LARGE)
             case Kind.PRIVATE:
                 raise JoinRefused(Reason.PRIVATE)
-            case Kind.END | Kind.LOST:
+            case Kind.END:
                 raise StreamLost
-
-    def parts(self) -> AsyncGenerator[Sequence[bytes] | Notice, None]:
-        return self._reader.parts(self._request.after)
 
     async def _known(self) -> int:
         """How many parts there are so far. Readers of the owner have a part before it is here, and
@@ -135,8 +123,8 @@ class CopiedAnswer(OpenAnswer):
         ends, found = time.monotonic() + LAG_S, self._found
         while found is not None:
             late = found.has_end or time.monotonic() >= ends
-            if found.parts >= self._request.after or late:
+            if found.parts >= self._after or late:
                 return found.parts
             await asyncio.sleep(LOOK_S)
-            found = await self._store.find(self._request)
+            found = await self._store.find(self._key)
         raise StreamLost

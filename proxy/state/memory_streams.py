@@ -10,17 +10,17 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from itertools import islice
 from sys import getsizeof
 
-from proxy.domain.delta_log import NumberedDelta
 from proxy.state.kept_by_tenant import KeptByTenant
 from proxy.state.streams import (
     AT_ONCE,
-    MOST_ENTRIES,
     OVERHEAD_BYTES,
     Claim,
+    Deltas,
     Entry,
     FoundStream,
     Kind,
     LostStream,
+    Parts,
     StreamKey,
     StreamLimits,
     StreamLost,
@@ -49,13 +49,13 @@ class MemoryStream:
         log = LOG_BYTES + self._bytes + self._overhead if self._parts else 0
         return fields + log
 
-    def add(self, kind: Kind, parts: Sequence[bytes] = ()) -> None:
+    def add(self, kind: Kind, parts: Parts = ()) -> None:
         self._entries.append(Entry(kind, self._parts, parts))
         self._overhead += ENTRY_BYTES + PART_BYTES * len(parts)
         if kind is Kind.PARTS:
             self._parts += len(parts)
             self._bytes += sum(map(len, parts))
-        self.has_end = kind in (Kind.END, Kind.LOST)
+        self.has_end = kind is Kind.END
         while self._bytes > self._most_bytes:
             self._drop_oldest()
         self._change()
@@ -134,13 +134,7 @@ class MemoryStreams:
         return None
 
     async def append(
-        self,
-        claim: Claim,
-        kind: Kind,
-        parts: Sequence[bytes] = (),
-        deltas: Sequence[NumberedDelta] = (),
-        *,
-        most_entries: int = MOST_ENTRIES,
+        self, claim: Claim, kind: Kind, parts: Parts = (), deltas: Deltas = ()
     ) -> bool:
         stream = self._of(claim)
         if stream is None or stream.is_cancelled:

@@ -291,7 +291,7 @@ elseif op == 'append' then
   if tonumber(value('number') or 0) >= tonumber(number) then return 1 end
   redis.call('HSET', record, 'number', number, 'parts', parts)
   redis.call('HINCRBY', record, 'bytes', #ARGV[13] + #ARGV[14])
-  if kind == 'E' or kind == 'L' then redis.call('HSET', record, 'ended', 1) end
+  if kind == 'E' then redis.call('HSET', record, 'ended', 1) end
   add(kind, unpack(ARGV, 11, 14))
   redis.call('XTRIM', entries(id, value('log')), 'MAXLEN', most)
   renew()

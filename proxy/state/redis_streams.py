@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from secrets import token_hex
 from typing import Any
 
 import structlog
@@ -21,13 +20,14 @@ from proxy.state import redis_scripts
 from proxy.state.redis_connection import FAILURES, PREFIX, RedisConnection
 from proxy.state.stream_follower import StreamFollower
 from proxy.state.streams import (
-    MOST_ENTRIES,
     OVERHEAD_BYTES,
     Claim,
+    Deltas,
     Entry,
     FoundStream,
     Kind,
     LostStream,
+    Parts,
     StreamKey,
     StreamLimits,
     StreamLost,
@@ -50,12 +50,7 @@ class RedisStreams:
     is_shared = True
 
     def __init__(
-        self,
-        redis: RedisConnection,
-        kind: str,
-        limits: StreamLimits,
-        *,
-        lease_ms: int = LEASE_MS,
+        self, redis: RedisConnection, kind: str, limits: StreamLimits, *, lease_ms: int = LEASE_MS
     ) -> None:
         self.limits = limits
         self.lease_s = lease_ms / 1000
@@ -67,66 +62,61 @@ class RedisStreams:
         self._follower = StreamFollower(redis, self._prefix)
 
     async def claim(self, claim: Claim, fields: Mapping[str, bytes]) -> FoundStream | None:
-        key, given = claim.key, _flat({"tenant": claim.key.tenant.hex(), **fields})
-        return self._found(key, await self._run("claim", key, claim.token, *given))
+        tenant = claim.key.tenant.hex()
+        found = await self._run("claim", claim, "tenant", tenant, *_flat(fields))
+        return self._found(claim.key, found)
 
     async def append(
-        self,
-        claim: Claim,
-        kind: Kind,
-        parts: Sequence[bytes] = (),
-        deltas: Sequence[NumberedDelta] = (),
-        *,
-        most_entries: int = MOST_ENTRIES,
+        self, claim: Claim, kind: Kind, parts: Parts = (), deltas: Deltas = ()
     ) -> bool:
         first = claim.parts
         claim.entries += 1
         claim.parts += len(parts) if kind is Kind.PARTS else 0
         sizes = " ".join(str(len(part)) for part in parts)
         entry = (kind.value, first, sizes, b"".join(parts), deltas_as_json(deltas))
-        counts = (claim.entries, claim.parts, most_entries)
-        return bool(await self._write("append", claim, *counts, *entry))
+        args = (claim.entries, claim.parts, claim.most_entries, *entry)
+        return bool(await self._run("append", claim, *args, patience_s=claim.patience_s))
 
     async def renew(self, claim: Claim) -> tuple[bool, bool]:
-        stands, is_read = await self._run("renew", claim.key, claim.token)
+        stands, is_read = await self._run("renew", claim)
         return bool(stands), bool(is_read)
 
     async def keep(self, claim: Claim, fields: Mapping[str, bytes]) -> None:
         bounds = (OVERHEAD_BYTES, self.limits.tenant_streams, self.limits.kept_bytes)
-        await self._write("keep", claim, *bounds, *_flat(fields))
+        await self._run("keep", claim, *bounds, *_flat(fields), patience_s=claim.patience_s)
 
     async def release(self, claim: Claim) -> None:
-        await self._run("release", claim.key, claim.token)
+        await self._run("release", claim)
 
     async def find(self, key: StreamKey) -> FoundStream | None:
         patience_s = self._redis.patience_s
-        return self._found(key, await self._run("find", key, "", patience_s=patience_s))
+        return self._found(key, await self._run("find", key, patience_s=patience_s))
 
     async def field(self, key: StreamKey, name: str) -> bytes | None:
         found: bytes | None = await self._read(key, self._client.hget, self._record(key), name)
         return found
 
     async def delete(self, key: StreamKey) -> bool:
-        return bool(await self._run("delete", key, ""))
+        return bool(await self._run("delete", key))
 
     async def cancel(self, key: StreamKey) -> None:
-        await self._run("cancel", key, "")
+        await self._run("cancel", key)
 
     async def take(self) -> LostStream | None:
         """After an outage, waits for a lease: the owners renew theirs first."""
-        token, nobody = token_hex(16), StreamKey(id=b"", tenant=b"")
-        taken = await self._run("take", nobody, token, int(self._redis.is_steady(self.lease_s)))
+        claim = Claim(StreamKey(id=b"", tenant=b""), math.inf)
+        taken = await self._run("take", claim, int(self._redis.is_steady(self.lease_s)))
         if taken is None:
             return None
         id, tenant, takes, parts, log, given, job = taken
-        key = StreamKey(id=_unhex(id), tenant=_unhex(tenant))
-        deltas = list[NumberedDelta]()
+        claim.key = key = StreamKey(id=_unhex(id), tenant=_unhex(tenant))
+        claim.parts = int(parts or 0)
+        deltas: list[NumberedDelta] = []
         name, last = self._entries(key, log), b"0-0"
         while page := await self._follower.page(name, last, key.tenant, math.inf):
             last = page[-1][0]
             for _, fields in page:
                 deltas += deltas_of_json(fields[b"x"])
-        claim = Claim(key, math.inf, token, parts=int(parts or 0))
         return LostStream(claim=claim, job=job, input=given, deltas=deltas, takes=int(takes))
 
     async def stored_bytes(self) -> int:
@@ -171,15 +161,12 @@ class RedisStreams:
                     has_end = found[0] != log or found[1] is None
 
     async def _run(
-        self, operation: str, key: StreamKey, token: str, *args: Any, patience_s: float = 0.0
+        self, operation: str, of: Claim | StreamKey, *args: Any, patience_s: float = 0.0
     ) -> Any:
+        key, token = (of.key, of.token) if isinstance(of, Claim) else (of, "")
         given = (operation, self._prefix, key.id.hex(), token, *self._times_ms, *args)
         names = (self._record(key),)
         return await self._call(key.tenant, self._script, names, given, patience_s=patience_s)
-
-    async def _write(self, operation: str, claim: Claim, *args: Any) -> Any:
-        patience_s = claim.patience_s
-        return await self._run(operation, claim.key, claim.token, *args, patience_s=patience_s)
 
     async def _read(
         self, key: StreamKey, command: Callable[..., Awaitable[Any]], *args: Any, **options: Any
@@ -209,7 +196,7 @@ class RedisStreams:
         return f"{self._prefix}p:{key.id.hex()}:{log.decode()}"
 
 
-def deltas_as_json(deltas: Sequence[NumberedDelta]) -> bytes:
+def deltas_as_json(deltas: Deltas) -> bytes:
     return _DELTAS.dump_json(list(deltas)) if deltas else b"[]"
 
 
@@ -225,7 +212,7 @@ def _entry(fields: Mapping[bytes, bytes]) -> Entry:
     return Entry(Kind(fields[b"k"].decode()), int(fields[b"f"]), parts)
 
 
-def _flat(fields: Mapping[str, str | bytes]) -> list[str | bytes]:
+def _flat(fields: Mapping[str, bytes]) -> list[str | bytes]:
     return [each for pair in fields.items() for each in pair]
 
 

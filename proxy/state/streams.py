@@ -13,8 +13,11 @@ from typing import Protocol
 
 from proxy.domain.delta_log import NumberedDelta
 
+Parts = Sequence[bytes]
+Deltas = Sequence[NumberedDelta]
+
 OVERHEAD_BYTES = 1_000  # of a kept stream, besides its fields and entries
-MOST_ENTRIES = 100_000  # of one stream; the oldest go first
+MOST_ENTRIES = 100_000  # of one stream
 TENANT_STREAMS = 10_000
 AT_ONCE = 64  # the most parts that a reader gets at once
 
@@ -47,7 +50,7 @@ class Claim:
     """A stream that this process writes, for as long as it renews the claim.
 
     patience_s: how long its writes wait for a store that is away. parts: how many were written, by
-    all owners. entries: by this one.
+    all owners. entries: by this one. most_entries: the oldest go first.
     """
 
     key: StreamKey
@@ -55,13 +58,13 @@ class Claim:
     token: str = field(default_factory=lambda: token_hex(16))
     parts: int = 0
     entries: int = 0
+    most_entries: int = MOST_ENTRIES
 
 
 class Kind(str, Enum):
     HEAD = "H"
     PARTS = "P"
     END = "E"
-    LOST = "L"  # the owner has ended before the stream
     PRIVATE = "X"  # the owner writes nothing else
 
 
@@ -71,8 +74,8 @@ class Entry:
 
     kind: Kind
     first: int
-    parts: Sequence[bytes] = ()
-    deltas: Sequence[NumberedDelta] = ()
+    parts: Parts = ()
+    deltas: Deltas = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +101,7 @@ class LostStream:
     claim: Claim
     job: bytes
     input: bytes
-    deltas: Sequence[NumberedDelta]
+    deltas: Deltas
     takes: int
 
 
@@ -127,13 +130,7 @@ class StreamStore(Protocol):
         ...
 
     async def append(
-        self,
-        claim: Claim,
-        kind: Kind,
-        parts: Sequence[bytes] = (),
-        deltas: Sequence[NumberedDelta] = (),
-        *,
-        most_entries: int = MOST_ENTRIES,
+        self, claim: Claim, kind: Kind, parts: Parts = (), deltas: Deltas = ()
     ) -> bool:
         """False: the stream was cancelled or deleted, or another process has it now."""
         ...
@@ -172,10 +169,11 @@ class StreamStore(Protocol):
 
 
 class StreamReader:
-    """Reads a stream. `aclose` must be called, however reading ends."""
+    """Reads what follows the first `after` parts. `aclose` must be called, however reading ends."""
 
-    def __init__(self, found: FoundStream, after: int = 0) -> None:
-        self._pages = found.pages(after)
+    def __init__(self, found: FoundStream, after: int, *, reads_head: bool = False) -> None:
+        self._after = after
+        self._pages = found.pages(0 if reads_head else after)
         self._page: Sequence[Entry] = ()
 
     async def next(self) -> Entry:
@@ -187,31 +185,24 @@ class StreamReader:
             self._page = page
         return self._page[0]
 
-    async def parts(self, after: int) -> AsyncGenerator[Sequence[bytes], None]:
-        """What follows the first `after` parts, until the end. Raises as `next`."""
-        at = after
+    async def parts(self) -> AsyncGenerator[Parts, None]:
+        """Until the end. Raises as `next`."""
+        at = self._after
         while True:
             await self.next()
             page, self._page = self._page, ()
             taken: list[bytes] = []
-            is_over = is_lost = False
             for entry in page:
-                is_over = entry.kind is Kind.END
-                is_lost = entry.kind is Kind.LOST or entry.first > at
-                if is_over or is_lost:
-                    break
-                if entry.kind is Kind.PARTS:
-                    taken += entry.parts[max(at - entry.first, 0) :]
+                if entry.kind is Kind.PARTS and entry.first <= at:
+                    taken += entry.parts[at - entry.first :]
                     at = max(at, entry.first + len(entry.parts))
-                if len(taken) >= AT_ONCE:
+                if len(taken) >= AT_ONCE or (taken and entry is page[-1]):
                     yield taken
                     taken = []
-            if taken:
-                yield taken
-            if is_lost:
-                raise StreamLost
-            if is_over:
-                return
+                if entry.first > at:
+                    raise StreamLost
+                if entry.kind is Kind.END:
+                    return
 
     async def aclose(self) -> None:
         await self._pages.aclose()

@@ -342,7 +342,7 @@ async def _events(store: StreamStore, key: StreamKey, after: int) -> AsyncGenera
     if (found := await store.find(key)) is None:
         raise StreamLost
     async with aclosing(StreamReader(found, after)) as reader:
-        async for events in reader.parts(after):
+        async for events in reader.parts():
             yield b"".join(events)
 
 

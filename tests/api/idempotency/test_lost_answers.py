@@ -40,7 +40,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {  # path: body, how the err
     "/chat/sse": (PLAIN, "event: error\ndata: {", "data: [DONE]\n\n"),
     "/chat/stream": (PLAIN, '{"error":', "}\n"),
 }
-ANSWERS = f"{PREFIX}{{idempotency}}:"
+ANSWERS = f"{PREFIX}{{kept-answers}}:"
 pytestmark = needs_redis
 
 

@@ -31,7 +31,8 @@ from tests.fixtures.asgi_calls import Call, started
 from tests.fixtures.redis_server import needs_redis, running
 from tests.fixtures.stack import eventually
 
-RECORDS, RUNNING = f"{PREFIX}{{responses}}:r:", f"{PREFIX}{{responses}}:running"
+STREAMS = f"{PREFIX}{{kept-responses}}:"
+RECORDS, RUNNING = f"{STREAMS}r:", f"{STREAMS}running"
 # As if an owner had renewed nothing; 1: there is another owner.
 LOSE = """
 if redis.call('HGET', KEYS[1], 'owner') ~= ARGV[1] then return 1 end

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.api.http.recorded_generation import EventNumbering
 from proxy.state.answer import Head, JoinRefused, Notice, Reason
-from proxy.state.event_numbering import EventNumbering
 from proxy.state.recording import MemoryBudget, Reader, Recording
 
 pytestmark = pytest.mark.anyio

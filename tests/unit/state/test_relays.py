@@ -19,11 +19,10 @@ from proxy.state.answer import (
     Outcome,
     Reason,
 )
-from proxy.state.memory_streams import MemoryStreams
 from proxy.state.relay import Relay, RunningAnswer
 from proxy.state.streams import Claim, StreamsUnavailable
 from tests.fixtures.redis_server import RedisServer, needs_redis
-from tests.unit.state.conftest import LIMITS, Pair, relay_of, two_stores, until
+from tests.unit.state.conftest import Pair, relay_of, two_stores, until
 
 pytestmark = pytest.mark.anyio
 HEAD = Head(
@@ -276,35 +275,6 @@ async def test_a_broken_record_concerns_its_key_only(server: RedisServer):
         assert await ask(one, generation, asked("other")) == whole()
 
 
-async def test_the_oldest_answers_of_a_tenant_make_room_and_not_those_of_others(pair: Pair):
-    generation = Generation(1)
-    generation.step(100)
-    async with pair(tenant_streams=3) as (one, _):
-        await ask(one, generation, asked(tenant="small"))
-        for number in range(6):
-            await ask(one, generation, asked(f"{number}", tenant="large"))
-            await settled(one)
-        await ask(one, generation, asked(tenant="small"))
-        for number in (3, 4, 5):
-            await ask(one, generation, asked(f"{number}", tenant="large"))
-        assert generation.runs == 7
-        await ask(one, generation, asked("0", tenant="large"))
-        assert generation.runs == 8
-
-
-async def test_the_tenant_with_most_bytes_makes_room_for_all(pair: Pair):
-    generation = Generation(1)
-    generation.step(200)
-    async with pair(kept_bytes=20_000) as (one, _):
-        await ask(one, generation, asked(tenant="small"))
-        for number in range(60):
-            await ask(one, generation, asked(f"{number}", tenant="large"))
-            await settled(one)
-        assert 0 < await one._store.stored_bytes() <= 20_000
-        await ask(one, generation, asked(tenant="small"))
-        assert generation.runs == 61
-
-
 async def test_answers_of_any_size_are_replayed_in_pages(pair: Pair):
     generation = Generation(6_000)
     generation.step(6_000)
@@ -314,21 +284,3 @@ async def test_answers_of_any_size_are_replayed_in_pages(pair: Pair):
         assert await ask(other, generation) == whole(6_000)
         for after in (1, 2_999, 5_999, 6_000):
             assert await ask(other, generation, asked(after=after)) == whole(6_000, after)
-
-
-async def test_what_has_expired_gives_its_memory_back():
-    now = [0.0]
-    store = MemoryStreams(LIMITS, clock=lambda: now[0])
-    async with relay_of(store) as relay:
-        generation = Generation(1)
-        generation.step(100)
-        for number in range(10):
-            now[0] += 1
-            await ask(relay, generation, asked(f"{number}", tenant=f"{number % 3}"))
-            await settled(relay)
-        kept = await store.stored_bytes()
-        now[0] = LIMITS.keep_s + 5
-        assert await store.stored_bytes() == kept / 2
-        now[0] += 5
-        assert await store.stored_bytes() == 0
-        assert (store._kept._kept, store._kept._tenants, store._running) == ({}, {}, {})

@@ -9,6 +9,7 @@ from contextlib import aclosing
 import pytest
 
 from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
+from proxy.state.memory_streams import MemoryStreams
 from proxy.state.redis_streams import deltas_as_json, deltas_of_json
 from proxy.state.streams import (
     Claim,
@@ -20,7 +21,7 @@ from proxy.state.streams import (
     StreamsUnavailable,
 )
 from tests.fixtures.redis_server import RedisServer, needs_redis
-from tests.unit.state.conftest import Stores, two_stores, until
+from tests.unit.state.conftest import LIMITS, Stores, two_stores, until
 
 pytestmark = pytest.mark.anyio
 JOB = {"head": b"queued", "input": b"[]", "job": b"job"}
@@ -54,7 +55,7 @@ async def read(store: StreamStore, name: str = "a", after: int = 0) -> bytes:
     if (found := await store.find(key(name))) is None:
         raise StreamLost
     async with aclosing(StreamReader(found, after)) as reader:
-        return b"".join([b"".join(parts) async for parts in reader.parts(after)])
+        return b"".join([b"".join(parts) async for parts in reader.parts()])
 
 
 async def test_what_is_kept_can_be_read_and_deleted(stores: Stores):
@@ -86,14 +87,30 @@ async def test_a_stream_is_claimed_once_and_again_after_its_release(stores: Stor
         assert (found.body, found.parts, found.is_kept, found.has_end) == (b"c", 1, True, True)
 
 
-async def test_no_tenant_pushes_out_what_another_keeps(stores: Stores):
-    async with stores(kept_bytes=20_000) as (one, other):
+@pytest.mark.parametrize("bound", [{"kept_bytes": 20_000}, {"tenant_streams": 3}])
+async def test_no_tenant_pushes_out_what_another_keeps(stores: Stores, bound: dict[str, int]):
+    async with stores(**bound) as (one, other):
         await put(one, "mine", "small")
         for number in range(8):
             await put(one, f"{number}", "large", b"x" * 5_000)
+            await asyncio.sleep(0.002)  # so that their ages differ
         kept = [await other.find(key(f"{number}", "large")) for number in range(8)]
         assert [each is not None for each in kept] == [False] * 5 + [True] * 3
         assert await other.find(key("mine", "small"))
+        assert 15_000 < await other.stored_bytes() <= 20_000
+
+
+async def test_what_has_expired_gives_its_memory_back():
+    now = [0.0]
+    store = MemoryStreams(LIMITS, clock=lambda: now[0])
+    for number in range(10):
+        now[0] += 1
+        await put(store, f"{number}", f"{number % 3}")
+    now[0] = LIMITS.keep_s + 5
+    assert await store.stored_bytes() == 5 * 1_006
+    now[0] += 5
+    assert await store.stored_bytes() == 0
+    assert (store._kept._kept, store._kept._tenants, store._running) == ({}, {}, {})
 
 
 async def test_parts_are_read_from_any_number_on_while_they_come(stores: Stores):
@@ -136,8 +153,9 @@ async def test_one_that_is_deleted_or_cancelled_while_it_is_written_ends(stores:
 async def test_the_oldest_parts_make_room(stores: Stores):
     async with stores(stream_bytes=1_000) as (one, other):
         claim = await claimed(one)
+        claim.most_entries = 2
         for number in range(9):
-            assert await one.append(claim, Kind.PARTS, [b"%d" % number * 400], most_entries=2)
+            assert await write(one, claim, b"%d" % number * 400)
         await one.keep(claim, DONE)
         assert await read(other, after=7) == b"7" * 400 + b"8" * 400
         for after in (0, 6):
@@ -237,7 +255,7 @@ async def test_the_owner_and_readers_wait_for_a_redis_that_is_late(server: Redis
             await until(lambda: not (near.is_away or far.is_away))
             assert await late == b"queued"
             assert await other.take() is None
-            assert await one.renew(claim) == (True, True)
+            assert (await one.renew(claim))[0]
         await writing
         await one.keep(claim, DONE)
         assert await reading == b"".join(b"e%d" % number for number in range(60))
