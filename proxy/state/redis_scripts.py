@@ -224,7 +224,7 @@ return {redis.call('GET', KEYS[1]), redis.call('ZCARD', KEYS[2])}
 #   append: number, parts with these, most entries, kind, first, sizes, data, deltas. Returns 1 if
 #     the entry was added, by this call or one before.
 #   renew: Returns whether `append` would add; and whether anybody reads.
-#   keep: overhead, most streams of a tenant, most bytes, fields by name.
+#   keep: overhead, most streams of a tenant, most bytes, most entries, fields by name.
 #   take: 1, or 0 to take only what was released. Returns one that nobody writes.
 STREAMS = """
 local op, p, id, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -235,7 +235,6 @@ local record, running = p .. 'r:' .. id, p .. 'running'
 local function value(name) return redis.call('HGET', record, name) end
 local function entries(one, log) return p .. 'p:' .. one .. ':' .. (log or '') end
 local function is_owned() return value('owner') == token end
-local function may_write() return is_owned() and not value('cancelled') end
 local function has_job() return redis.call('HEXISTS', record, 'job') == 1 end
 local function found()
   return redis.call('HMGET', record, 'log', 'body', 'parts', 'owner', 'ended')
@@ -251,8 +250,8 @@ local function renew()
   redis.call('PEXPIRE', entries(id, value('log')), ttl)
 end
 
-local function add(kind, first, sizes, data, deltas)
-  redis.call('XADD', entries(id, value('log')), '*',
+local function add(log, most, kind, first, sizes, data, deltas)
+  redis.call('XADD', entries(id, log), 'MAXLEN', most, '*',
     'k', kind, 'f', first, 's', sizes, 'd', data, 'x', deltas)
 end
 
@@ -286,26 +285,26 @@ if op == 'claim' then
   renew()
   return false
 elseif op == 'append' then
-  local number, parts, most, kind = unpack(ARGV, 7, 10)
-  if not may_write() then return 0 end
-  if tonumber(value('number') or 0) >= tonumber(number) then return 1 end
-  redis.call('HSET', record, 'number', number, 'parts', parts)
+  local owner, cancelled, log, before = unpack(
+    redis.call('HMGET', record, 'owner', 'cancelled', 'log', 'number'))
+  if owner ~= token or cancelled then return 0 end
+  if tonumber(before or 0) >= tonumber(ARGV[7]) then return 1 end
+  redis.call('HSET', record, 'number', ARGV[7], 'parts', ARGV[8])
   redis.call('HINCRBY', record, 'bytes', #ARGV[13] + #ARGV[14])
-  if kind == 'E' then redis.call('HSET', record, 'ended', 1) end
-  add(kind, unpack(ARGV, 11, 14))
-  redis.call('XTRIM', entries(id, value('log')), 'MAXLEN', most)
-  renew()
+  add(log, unpack(ARGV, 9, 14))
+  if ARGV[10] == 'E' then redis.call('HSET', record, 'ended', 1) end
+  if ARGV[7] == '1' then renew() end
   return 1
 elseif op == 'renew' then
-  if not may_write() then return {0, 0} end
+  if not is_owned() or value('cancelled') then return {0, 0} end
   renew()
   return {1, redis.call('EXISTS', p .. 'w:' .. id .. ':' .. value('log'))}
 elseif op == 'keep' then
   if not is_owned() then return 0 end
-  if has_job() then add('E', value('parts') or 0, '', '', '') end
+  if has_job() then add(value('log'), ARGV[10], 'E', value('parts') or 0, '', '', '') end
   redis.call('HDEL', record, 'owner', 'job', 'cancelled', 'number', 'takes')
   redis.call('ZREM', running, id)
-  if #ARGV > 9 then redis.call('HSET', record, unpack(ARGV, 10)) end
+  if #ARGV > 10 then redis.call('HSET', record, unpack(ARGV, 11)) end
   redis.call('PEXPIRE', record, keep)
   redis.call('PEXPIRE', entries(id, value('log')), keep)
   local size = tonumber(ARGV[7]) + (value('bytes') or 0)

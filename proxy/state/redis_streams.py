@@ -82,8 +82,9 @@ class RedisStreams:
         return bool(stands), bool(is_read)
 
     async def keep(self, claim: Claim, fields: Mapping[str, bytes]) -> None:
-        bounds = (OVERHEAD_BYTES, self.limits.tenant_streams, self.limits.kept_bytes)
-        await self._run("keep", claim, *bounds, *_flat(fields), patience_s=claim.patience_s)
+        most = (self.limits.tenant_streams, self.limits.kept_bytes, claim.most_entries)
+        args = (OVERHEAD_BYTES, *most, *_flat(fields))
+        await self._run("keep", claim, *args, patience_s=claim.patience_s)
 
     async def release(self, claim: Claim) -> None:
         await self._run("release", claim)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
 
@@ -38,15 +37,8 @@ from proxy.state.streams import OVERHEAD_BYTES, TENANT_STREAMS
 PATH = "/v1/responses"
 MOST_KEPT = 16  # responses of one socket, the newest
 MOST_KEPT_BYTES = 4_000_000
+KeptItems = tuple[bytes, bytes]  # JSON of what the model has read, and of what it has written
 MOST_BYTES_OF_ALL = 64_000_000  # then the oldest of the tenant that has most make room
-
-
-@dataclass(frozen=True, slots=True)
-class SocketResponse:
-    """Both are JSON. input: a list of all items that the model has read."""
-
-    response: bytes
-    input: bytes
 
 
 class CreateMessage(ResponseBody):
@@ -61,7 +53,7 @@ class CreateMessage(ResponseBody):
 def routes(
     service: Service, builder: ResponseBuilder, limiter: RequestLimiter, parts: SocketParts
 ) -> APIRouter:
-    kept: KeptByTenant[SocketResponse] = KeptByTenant(
+    kept: KeptByTenant[KeptItems] = KeptByTenant(
         keep_s=math.inf, most_bytes=MOST_BYTES_OF_ALL, most_of_tenant=TENANT_STREAMS
     )
     return socket_route(
@@ -77,7 +69,7 @@ class ResponseSocket(RequestSocket):
         service: Service,
         builder: ResponseBuilder,
         limiter: RequestLimiter,
-        kept: KeptByTenant[SocketResponse],
+        kept: KeptByTenant[KeptItems],
         parts: SocketParts,
         websocket: WebSocket,
     ) -> None:
@@ -153,16 +145,17 @@ class ResponseSocket(RequestSocket):
         kept = self._kept.get(id) if id in self._sizes else None
         if kept is None:
             return None
+        read, written = kept
         return [
-            *await self._builder.responses.items(kept.input, self._caller),
-            *await self._builder.responses.items(kept.response, self._caller),
+            *await self._builder.responses.items(read, self._caller),
+            *await self._builder.responses.items(written, self._caller),
         ]
 
     async def _keep(self, found: ResponseExchange, response: Payload) -> None:
         responses, id = self._builder.responses, response["id"].encode()
-        kept = SocketResponse(orjson.dumps(whole_items(response)), found.input)
+        kept = (found.input, orjson.dumps(whole_items(response)))
         tenant = responses.key(response["id"], self._caller).tenant
-        self._sizes[id] = OVERHEAD_BYTES + len(kept.response) + len(kept.input)
+        self._sizes[id] = OVERHEAD_BYTES + sum(map(len, kept))
         await self._kept.put(id, tenant, kept, self._sizes[id])
         while len(self._sizes) > MOST_KEPT or (
             len(self._sizes) > 1 and sum(self._sizes.values()) > MOST_KEPT_BYTES

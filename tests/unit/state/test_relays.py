@@ -1,4 +1,4 @@
-"""Requests with one key share a generation; owners die, and the oldest answers make room."""
+"""Requests with one key share a generation, and owners die."""
 
 from __future__ import annotations
 
