@@ -86,12 +86,11 @@ from proxy.server_tools.http_tools import HttpToolRunner
 from proxy.server_tools.image_fetcher import ImageFetcher
 from proxy.settings import Settings, environment
 from proxy.state.answer import KEPT_PART, AnswerLimits, held_bytes, within
-from proxy.state.memory_answers import MemoryRecords
 from proxy.state.memory_meters import InProcessLedger
-from proxy.state.memory_responses import MemoryResponses
+from proxy.state.memory_streams import MemoryStreams
 from proxy.state.meters import Ledger, OutageMode
-from proxy.state.relay import Records, Relay
-from proxy.state.responses import ResponseLimits, ResponseStore
+from proxy.state.relay import Relay
+from proxy.state.streams import StreamLimits, StreamStore
 from proxy.telemetry import logs
 from proxy.telemetry.endpoint_metrics import EndpointMetrics
 from proxy.telemetry.loop_lag import LoopLag
@@ -513,25 +512,24 @@ def _relay(settings: Settings, redis: RedisConnection | None, metrics: Metrics) 
         kept_bytes=within("MAX_KEPT_MB", settings.max_kept_mb, most),
         held_bytes=held_bytes(),
     )
-    records: Records = MemoryRecords(limits)
-    if redis is not None:
-        from proxy.state.redis_answers import RedisRecords
-
-        records = RedisRecords(redis, limits)
-    return Relay(records, limits, metrics.idempotency)
+    return Relay(_streams(redis, "kept-answers", limits), limits, metrics.idempotency)
 
 
-def _responses(settings: Settings, redis: RedisConnection | None) -> ResponseStore:
+def _responses(settings: Settings, redis: RedisConnection | None) -> StreamStore:
     most = KEPT_PART if redis is None else math.inf
-    limits = ResponseLimits(
+    limits = StreamLimits(
         keep_s=settings.responses_keep_s,
-        bytes=within("MAX_RESPONSES_MB", settings.max_responses_mb, most),
+        kept_bytes=within("MAX_RESPONSES_MB", settings.max_responses_mb, most),
     )
-    if redis is None:
-        return MemoryResponses(limits)
-    from proxy.state.redis_responses import RedisResponses
+    return _streams(redis, "kept-responses", limits)
 
-    return RedisResponses(redis, limits)
+
+def _streams(redis: RedisConnection | None, kind: str, limits: StreamLimits) -> StreamStore:
+    if redis is None:
+        return MemoryStreams(limits)
+    from proxy.state.redis_streams import RedisStreams
+
+    return RedisStreams(redis, kind, limits)
 
 
 def _journal(settings: Settings, metrics: Metrics) -> Journal | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -12,6 +12,7 @@ import orjson
 import structlog
 
 from build_engines.machine import memory_bytes
+from proxy.state.streams import StreamKey, StreamLimits
 
 logger = structlog.get_logger(__name__)
 
@@ -22,15 +23,12 @@ EVENT_STREAM = "text/event-stream"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyedRequest:
-    """id: digest of everything that the key is scoped to. tenant: digest of whose quota the answer
-    counts in. body: digest of the raw body. after: the last event that the client has received;
-    0 begins with the first. is_private: nothing of the answer leaves this process. is_shared: only
-    an address tells the caller from others, so that nobody gets the answer after its end.
+class KeyedRequest(StreamKey):
+    """body: digest of the raw body. after: the last event that the client has received; 0 begins
+    with the first. is_private: nothing of the answer leaves this process. is_shared: only an
+    address tells the caller from others, so that nobody gets the answer after its end.
     """
 
-    id: bytes
-    tenant: bytes
     body: bytes
     after: int = 0
     is_private: bool = False
@@ -87,23 +85,17 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerLimits:
+class AnswerLimits(StreamLimits):
     """grace_s: how long a generation continues after its last reader has disconnected.
     resume_grace_s: the same for streams of events, and how long a finished answer that is not kept
-    can be resumed. keep_s: for how long finished answers are kept; 0: they are not.
-
-    kept_bytes: of all kept answers. held_bytes: of all in the memory of this process. answer_bytes:
-    a larger answer is not kept, nor joined from its beginning. tenant_answers: kept of one tenant.
-    readers: of one answer, in this process.
+    can be resumed. held_bytes: of all answers in the memory of this process. readers: of one
+    answer, in this process. An answer larger than stream_bytes is not kept, nor joined from its
+    beginning.
     """
 
     grace_s: float
     resume_grace_s: float
-    keep_s: float
-    kept_bytes: int
     held_bytes: int
-    answer_bytes: int = 8_000_000
-    tenant_answers: int = 10_000
     readers: int = 32
 
 
@@ -124,15 +116,15 @@ class OpenAnswer(Protocol):
         """Waits until the answer begins.
 
         Raises:
-            JoinRefused, AnswerLost.
+            JoinRefused, StreamLost.
         """
         ...
 
-    def parts(self) -> AsyncGenerator[bytes | Notice, None]:
+    def parts(self) -> AsyncGenerator[Sequence[bytes] | Notice, None]:
         """What follows the last part that was taken.
 
         Raises:
-            AnswerLost: the answer ends before its end.
+            StreamLost: the answer ends before its end, or the reader was too slow to get all of it.
         """
         ...
 
@@ -160,14 +152,6 @@ class JoinRefused(Exception):
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason.value)
         self.reason = reason
-
-
-class AnswerLost(Exception):
-    """Whoever generates the answer has ended, or the reader was too slow to get all of it."""
-
-
-class RecordsUnavailable(Exception):
-    """The records cannot be read or written. The message is for the log."""
 
 
 def check_resumption(request_after: int, head: Head, known: int | None) -> None:

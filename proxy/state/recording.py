@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from itertools import islice
 
 from proxy.state.answer import (
-    AnswerLost,
     Head,
     JoinRefused,
     Notice,
@@ -17,8 +16,7 @@ from proxy.state.answer import (
     Reason,
     check_resumption,
 )
-
-JOINED_PARTS = 64  # the most that a reader gets at once
+from proxy.state.streams import AT_ONCE, StreamLost
 
 
 class MemoryBudget:
@@ -32,9 +30,8 @@ class MemoryBudget:
 class Reader(OpenAnswer):
     """An answer of this process, as one request reads it.
 
-    at: the number of parts that it has taken, or that its client had already. taking: how many
-    it was given since. is_counted: whether it keeps the generation running; one that only copies
-    the answer does not.
+    at: the number of parts that it has taken, or that its client had already. is_counted: whether
+    it keeps the generation running; one that only copies the answer does not.
     """
 
     def __init__(
@@ -42,7 +39,6 @@ class Reader(OpenAnswer):
     ) -> None:
         self.outcome = outcome
         self.at = self._after = after
-        self.taking = 0
         self.is_counted = is_counted
         self.is_cut = False
         self._recording = recording
@@ -52,7 +48,7 @@ class Reader(OpenAnswer):
         check_resumption(self._after, head, self._recording.count)
         return head
 
-    def parts(self) -> AsyncGenerator[bytes | Notice, None]:
+    def parts(self) -> AsyncGenerator[Sequence[bytes] | Notice, None]:
         return self._recording.parts(self)
 
     def shut_down(self) -> bool:
@@ -174,42 +170,31 @@ class Recording:
         self._hold(-self.held_bytes)
         self._change()
 
-    def finished_copy(self) -> Recording:
-        """The same answer in memory that no budget bounds. It does not have the task, whose context
-        has all of the request's.
-        """
-        copied = Recording(MemoryBudget(self.held_bytes), self.held_bytes)
-        copied.head, copied.is_complete = self.head, True
-        copied._parts.extend(self._parts)
-        copied._hold(self.held_bytes)
-        return copied
-
     async def began(self) -> Head:
-        """Raises AnswerLost."""
+        """Raises StreamLost."""
         while self.head is None:
             if self.is_lost:
-                raise AnswerLost
+                raise StreamLost
             await self._changed.wait()
         return self.head
 
-    async def parts(self, reader: Reader) -> AsyncGenerator[bytes | Notice, None]:
-        """Raises AnswerLost. A reader has taken a part when it asks for the next one."""
+    async def parts(self, reader: Reader) -> AsyncGenerator[Sequence[bytes] | Notice, None]:
+        """Raises StreamLost. A reader has taken a part when it asks for the next one."""
         notice = self._notice
         while True:
             if reader.is_cut or reader.at < self._begin:
-                raise AnswerLost
+                raise StreamLost
             if reader.at < self.count:
                 at = reader.at - self._begin
-                taken = list(islice(self._parts, at, at + JOINED_PARTS))
-                reader.taking = len(taken)
-                yield b"".join(taken) if len(taken) > 1 else taken[0]
-                reader.at += reader.taking
+                taken = list(islice(self._parts, at, at + AT_ONCE))
+                yield taken
+                reader.at += len(taken)
                 if self._is_full:
                     self._change()
             elif self.is_complete:
                 return
             elif self.is_lost:
-                raise AnswerLost
+                raise StreamLost
             elif notice is not self._notice:
                 notice = self._notice
                 yield notice

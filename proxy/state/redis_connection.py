@@ -1,6 +1,6 @@
 """One proxy's connections to Redis or Valkey, and the one place that knows whether Redis is away.
 
-Run by `redis_meters`; `redis_answers` and `redis_responses` use the same one. Its beats renew this
+Run by `redis_meters`; `redis_streams` uses the same one. Its beats renew this
 proxy's presence, and alone decide whether Redis answers and still has its state: another command
 that fails only lets the next beat come soon. All keys begin with PREFIX.
 """
@@ -31,11 +31,10 @@ logger = structlog.get_logger(__name__)
 
 PREFIX = "triton-openai:"
 MARK, INSTANCES = f"{PREFIX}{{all}}:mark", f"{PREFIX}{{all}}:instances"
-ANSWERS, RESPONSES = f"{PREFIX}{{idempotency}}:", f"{PREFIX}{{responses}}:"
 METER_CONNECTIONS = 16
 ANSWER_CONNECTIONS = 64
 TENANT_CONNECTIONS = ANSWER_CONNECTIONS // 4  # of one tenant; its further commands wait
-FOLLOWERS = 2  # of ANSWERS and of RESPONSES: see redis_streams
+FOLLOWERS = 2  # one for each kind of streams: see stream_follower
 BLOCK_S = 1.0  # how long a reader waits for more; also what a command about answers takes longer
 LEASE_S = 10.0
 BEAT_S = 2.0

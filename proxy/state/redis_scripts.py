@@ -211,128 +211,148 @@ redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now))
 return {redis.call('GET', KEYS[1]), redis.call('ZCARD', KEYS[2])}
 """
 
-# Idempotent answers. P is ANSWERS of `redis_connection`. `P r:<id>` is a record (token, body,
-# state, head, parts), `P p:<id>:<token>` the stream of its parts, `P t:<tenant>` the tenant's kept
-# answers by time, `P tenants` the bytes of each tenant, `P sizes` those of each answer, `P expiry`
-# when each answer expires, `P bytes` all bytes. Times are milliseconds.
+# Kept streams. P is the kind's prefix. `P r:<id>` is a record: owner (while it is written), log,
+# tenant, number (of the owner's last entry), parts, bytes, ended, cancelled, takes, and the fields
+# of `streams`. `P p:<id>:<log>` has its entries; `P w:<id>:<log>` is there while somebody reads
+# them. `P running` has the ids of records with a job by the end of their owner's lease; other
+# records end with the lease. Of kept streams, `P t:<tenant>` has the tenant's by time, `P tenants`
+# the bytes of each tenant, `P sizes` those of each stream, `P expiry` when each expires, and
+# `P bytes` all bytes. Times are milliseconds.
+#
+# KEYS: one of P, for its slot. ARGV: operation, P, id, token, lease, keep, then of
+#   claim: tenant and fields, by name. Returns what is there, or nothing if it was claimed.
+#   append: number, parts with these, most entries, kind, first, sizes, data, deltas. Returns 1 if
+#     the entry was added, by this call or one before.
+#   renew: Returns whether `append` would add; and whether anybody reads.
+#   keep: overhead, most streams of a tenant, most bytes, most entries, fields by name.
+#   take: 1, or 0 to take only what was released. Returns one that nobody writes.
+STREAMS = """
+local op, p, id, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local lease, keep = tonumber(ARGV[5]), tonumber(ARGV[6])
+local t = redis.call('TIME')
+local now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
+local record, running = p .. 'r:' .. id, p .. 'running'
+local function value(name) return redis.call('HGET', record, name) end
+local function entries(one, log) return p .. 'p:' .. one .. ':' .. (log or '') end
+local function is_owned() return value('owner') == token end
+local function has_job() return redis.call('HEXISTS', record, 'job') == 1 end
+local function found()
+  return redis.call('HMGET', record, 'log', 'body', 'parts', 'owner', 'ended')
+end
 
-# ARGV: token, body, lease. Returns what is there, or nothing if it was claimed.
-CLAIM = """
-local record = KEYS[1]
-local found = redis.call('HMGET', record, 'token', 'body', 'state', 'head', 'parts')
-if found[1] then return found end
-redis.call('HSET', record, 'token', ARGV[1], 'body', ARGV[2], 'state', 'running')
-redis.call('PEXPIRE', record, ARGV[3])
-return false
-"""
+local function renew()
+  local ttl = lease
+  if has_job() then
+    ttl = keep
+    redis.call('ZADD', running, now + lease, id)
+  end
+  redis.call('PEXPIRE', record, ttl)
+  redis.call('PEXPIRE', entries(id, value('log')), ttl)
+end
 
-# ARGV: token, lease. Whether the claim still stands; and whether anybody reads the copy.
-RENEW = """
-if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return {0, 0} end
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
-redis.call('PEXPIRE', KEYS[2], ARGV[2])
-return {1, redis.call('EXISTS', KEYS[3])}
-"""
+local function add(log, most, kind, first, sizes, data, deltas)
+  redis.call('XADD', entries(id, log), 'MAXLEN', most, '*',
+    'k', kind, 'f', first, 's', sizes, 'd', data, 'x', deltas)
+end
 
-# ARGV: token. Only of a running answer; those who read its parts read on until they expire.
-RELEASE = """
-local found = redis.call('HMGET', KEYS[1], 'token', 'state')
-if found[1] == ARGV[1] and found[2] == 'running' then redis.call('DEL', KEYS[1]) end
-return 0
-"""
-
-# ARGV: P, id, token, tenant, head, parts, size, now, keep, most answers, most bytes.
-KEEP = """
-local p, id, tenant, size = ARGV[1], ARGV[2], ARGV[4], tonumber(ARGV[7])
-local now, keep = tonumber(ARGV[8]), tonumber(ARGV[9])
-if redis.call('HGET', KEYS[1], 'token') ~= ARGV[3] then return 0 end
-local function forget(owner, one)
+local function forget(tenant, one)
   local had = redis.call('HGET', p .. 'sizes', one)
-  redis.call('ZREM', p .. 't:' .. owner, one)
-  redis.call('ZREM', p .. 'expiry', owner .. ':' .. one)
+  redis.call('ZREM', p .. 't:' .. tenant, one)
+  redis.call('ZREM', p .. 'expiry', tenant .. ':' .. one)
   redis.call('HDEL', p .. 'sizes', one)
   if had then
     redis.call('DECRBY', p .. 'bytes', had)
-    if tonumber(redis.call('ZINCRBY', p .. 'tenants', -had, owner)) <= 0 then
-      redis.call('ZREM', p .. 'tenants', owner)
+    if tonumber(redis.call('ZINCRBY', p .. 'tenants', -had, tenant)) <= 0 then
+      redis.call('ZREM', p .. 'tenants', tenant)
     end
   end
 end
-local function drop_oldest(owner)
-  local one = redis.call('ZRANGE', p .. 't:' .. owner, 0, 0)[1]
-  forget(owner, one)
-  local token = redis.call('HGET', p .. 'r:' .. one, 'token')
-  if token then redis.call('DEL', p .. 'r:' .. one, p .. 'p:' .. one .. ':' .. token) end
+
+local function drop(tenant, one)
+  forget(tenant, one)
+  local log = redis.call('HGET', p .. 'r:' .. one, 'log')
+  return redis.call('DEL', p .. 'r:' .. one, entries(one, log))
 end
-for _, each in ipairs(redis.call('ZRANGEBYSCORE', p .. 'expiry', '-inf', now, 'LIMIT', 0, 100)) do
-  local at = string.find(each, ':')
-  forget(string.sub(each, 1, at - 1), string.sub(each, at + 1))
+
+local function drop_oldest(tenant)
+  drop(tenant, redis.call('ZRANGE', p .. 't:' .. tenant, 0, 0)[1])
 end
-forget(tenant, id)
-redis.call('HSET', KEYS[1], 'state', 'kept', 'head', ARGV[5], 'parts', ARGV[6])
-redis.call('PEXPIRE', KEYS[1], keep)
-redis.call('PEXPIRE', KEYS[2], keep)
-redis.call('ZADD', p .. 't:' .. tenant, now, id)
-redis.call('PEXPIRE', p .. 't:' .. tenant, keep)
-redis.call('ZADD', p .. 'expiry', now + keep, tenant .. ':' .. id)
-redis.call('HSET', p .. 'sizes', id, size)
-redis.call('INCRBY', p .. 'bytes', size)
-redis.call('ZINCRBY', p .. 'tenants', size, tenant)
-while redis.call('ZCARD', p .. 't:' .. tenant) > tonumber(ARGV[10]) do drop_oldest(tenant) end
-while tonumber(redis.call('GET', p .. 'bytes')) > tonumber(ARGV[11]) do
-  drop_oldest(redis.call('ZREVRANGE', p .. 'tenants', 0, 0)[1])
+
+if op == 'claim' then
+  local there = found()
+  if there[1] then return there end
+  redis.call('HSET', record, 'owner', token, 'log', token, unpack(ARGV, 7))
+  renew()
+  return false
+elseif op == 'append' then
+  local owner, cancelled, log, before = unpack(
+    redis.call('HMGET', record, 'owner', 'cancelled', 'log', 'number'))
+  if owner ~= token or cancelled then return 0 end
+  if tonumber(before or 0) >= tonumber(ARGV[7]) then return 1 end
+  redis.call('HSET', record, 'number', ARGV[7], 'parts', ARGV[8])
+  redis.call('HINCRBY', record, 'bytes', #ARGV[13] + #ARGV[14])
+  add(log, unpack(ARGV, 9, 14))
+  if ARGV[10] == 'E' then redis.call('HSET', record, 'ended', 1) end
+  if ARGV[7] == '1' then renew() end
+  return 1
+elseif op == 'renew' then
+  if not is_owned() or value('cancelled') then return {0, 0} end
+  renew()
+  return {1, redis.call('EXISTS', p .. 'w:' .. id .. ':' .. value('log'))}
+elseif op == 'keep' then
+  if not is_owned() then return 0 end
+  if has_job() then add(value('log'), ARGV[10], 'E', value('parts') or 0, '', '', '') end
+  redis.call('HDEL', record, 'owner', 'job', 'cancelled', 'number', 'takes')
+  redis.call('ZREM', running, id)
+  if #ARGV > 10 then redis.call('HSET', record, unpack(ARGV, 11)) end
+  redis.call('PEXPIRE', record, keep)
+  redis.call('PEXPIRE', entries(id, value('log')), keep)
+  local size = tonumber(ARGV[7]) + (value('bytes') or 0)
+  for _, name in ipairs({'head', 'input'}) do
+    size = size + redis.call('HSTRLEN', record, name)
+  end
+  for _, each in ipairs(redis.call('ZRANGEBYSCORE', p .. 'expiry', '-inf', now, 'LIMIT', 0, 100)) do
+    local at = string.find(each, ':')
+    forget(string.sub(each, 1, at - 1), string.sub(each, at + 1))
+  end
+  local tenant = value('tenant')
+  forget(tenant, id)
+  redis.call('ZADD', p .. 't:' .. tenant, now, id)
+  redis.call('PEXPIRE', p .. 't:' .. tenant, keep)
+  redis.call('ZADD', p .. 'expiry', now + keep, tenant .. ':' .. id)
+  redis.call('HSET', p .. 'sizes', id, size)
+  redis.call('INCRBY', p .. 'bytes', size)
+  redis.call('ZINCRBY', p .. 'tenants', size, tenant)
+  while redis.call('ZCARD', p .. 't:' .. tenant) > tonumber(ARGV[8]) do drop_oldest(tenant) end
+  while tonumber(redis.call('GET', p .. 'bytes')) > tonumber(ARGV[9]) do
+    drop_oldest(redis.call('ZREVRANGE', p .. 'tenants', 0, 0)[1])
+  end
+  return 1
+elseif op == 'release' then
+  if not is_owned() then return 0 end
+  if not has_job() then return redis.call('DEL', record) end
+  return redis.call('ZADD', running, 0, id)
+elseif op == 'find' then
+  return found()
+elseif op == 'cancel' then
+  return value('owner') and redis.call('HSET', record, 'cancelled', 1)
+elseif op == 'delete' then
+  redis.call('ZREM', running, id)
+  return value('log') and drop(value('tenant'), id)
 end
-return 1
-"""
 
-# Responses use KEEP with records and streams of their own, whose token is KEPT. A record also has
-# `input`, and while it is generated in the background `job`, `owner`, `entries` (its last one)
-# and maybe `cancelled`. `P running` has the ids of these by the end of their owner's lease.
-KEPT = "-"
-
-# KEYS: record, events. ARGV: owner, number of the entry, first event, events, their text, deltas,
-# most entries, keep. Returns 1 if they were added, by this call or one before; 0: another one owns
-# the response, or it was cancelled or deleted.
-APPEND = """
-local found = redis.call('HMGET', KEYS[1], 'owner', 'cancelled', 'entries')
-if found[1] ~= ARGV[1] or found[2] then return 0 end
-if tonumber(found[3] or 0) >= tonumber(ARGV[2]) then return 1 end
-redis.call('HSET', KEYS[1], 'entries', ARGV[2])
-redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[7], '*',
-  'f', ARGV[3], 'n', ARGV[4], 'e', ARGV[5], 'd', ARGV[6])
-redis.call('PEXPIRE', KEYS[2], ARGV[8])
-return 1
-"""
-
-# KEYS: record, events, running. ARGV: owner, id. After KEEP.
-FINISH = """
-if redis.call('HGET', KEYS[1], 'owner') ~= ARGV[1] then return 0 end
-redis.call('XADD', KEYS[2], '*', 'end', '1')
-redis.call('HDEL', KEYS[1], 'owner', 'job', 'cancelled')
-redis.call('ZREM', KEYS[3], ARGV[2])
-return 1
-"""
-
-# KEYS: running. ARGV: P, now (0: takes only what was released), the new lease's end, new owner.
-# Returns the id of one that nobody generates, and whether its owner's lease has expired.
-TAKE = """
-local id, ends = unpack(
-  redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[2], 'WITHSCORES', 'LIMIT', 0, 1))
-if not id then return false end
-local record = ARGV[1] .. 'r:' .. id
-if redis.call('HEXISTS', record, 'job') == 0 then
-  redis.call('ZREM', KEYS[1], id)
+local latest = ARGV[7] == '1' and now or 0
+local first = redis.call('ZRANGEBYSCORE', running, '-inf', latest, 'WITHSCORES', 'LIMIT', 0, 1)
+if not first[1] then return false end
+id = first[1]
+record = p .. 'r:' .. id
+if not has_job() then
+  redis.call('ZREM', running, id)
   return false
 end
-redis.call('ZADD', KEYS[1], ARGV[3], id)
-redis.call('HSET', record, 'owner', ARGV[4], 'entries', 0)
-return {id, tonumber(ends) > 0 and 1 or 0}
-"""
-
-# KEYS: record, running. ARGV: owner, id, the lease's new end. Returns 0 where APPEND would.
-RENEW_RESPONSE = """
-local found = redis.call('HMGET', KEYS[1], 'owner', 'cancelled')
-if found[1] ~= ARGV[1] or found[2] then return 0 end
-redis.call('ZADD', KEYS[2], ARGV[3], ARGV[2])
-return 1
+redis.call('HSET', record, 'owner', token)
+redis.call('HDEL', record, 'number')
+redis.call('HINCRBY', record, 'takes', tonumber(first[2]) > 0 and 1 or 0)
+renew()
+return {id, unpack(redis.call('HMGET', record, 'tenant', 'takes', 'parts', 'log', 'input', 'job'))}
 """

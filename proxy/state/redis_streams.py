@@ -1,137 +1,221 @@
-"""The streams in Redis that readers of this proxy follow: one XREAD for all streams and readers.
+"""The streams of several proxies, in Redis or Valkey. Implements streams.StreamStore.
 
-Used by `redis_answers` and `redis_responses`.
+Whoever writes a stream renews a lease. After its end, another proxy takes a stream with a job and
+continues it; others are gone.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import AsyncGenerator
+import math
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
 
-from proxy.state.redis_connection import (
-    AGAIN_S,
-    BLOCK_S,
-    FAILURES,
-    RedisConnection,
+import structlog
+from pydantic import ConfigDict, TypeAdapter
+
+from proxy.domain.delta_log import NumberedDelta
+from proxy.state import redis_scripts
+from proxy.state.redis_connection import FAILURES, PREFIX, RedisConnection
+from proxy.state.stream_follower import StreamFollower
+from proxy.state.streams import (
+    OVERHEAD_BYTES,
+    Claim,
+    Deltas,
+    Entry,
+    FoundStream,
+    Kind,
+    LostStream,
+    Parts,
+    StreamKey,
+    StreamLimits,
+    StreamLost,
+    StreamsUnavailable,
 )
 
-Entry = tuple[bytes, dict[bytes, bytes]]
-PAGE_ENTRIES = 256  # that one reader takes at once
-NEW_ENTRIES = 32  # of each stream, of one XREAD
-WAKE_MS = 60_000
+logger = structlog.get_logger(__name__)
+
+LEASE_MS = 10_000
+_DELTAS: TypeAdapter[list[NumberedDelta]] = TypeAdapter(
+    list[NumberedDelta], config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+)
 
 
-class Tail:
-    """The newest entries of a stream: `page`, which follow the entry `since`. changed: set when
-    there is another page.
+class RedisStreams:
+    """kind: the name of their slot of a cluster. lease_ms: for how long a claim stands after its
+    last renewal.
     """
 
-    def __init__(self, since: bytes) -> None:
-        self.since = since
-        self.page: list[Entry] = []
-        self.readers = 0
-        self.changed = asyncio.get_running_loop().create_future()
+    is_shared = True
 
-    @property
-    def last(self) -> bytes:
-        return self.page[-1][0] if self.page else self.since
-
-    def add(self, page: list[Entry]) -> None:
-        self.since, self.page = self.last, page
-        self.changed.set_result(None)
-        self.changed = asyncio.get_running_loop().create_future()
-
-    def after(self, last: bytes) -> list[Entry] | None:
-        """None: the reader is so slow that it must read them itself."""
-        if last == self.since:
-            return self.page
-        if _number(last) < _number(self.since):
-            return None
-        return [entry for entry in self.page if _number(entry[0]) > _number(last)]
-
-
-class StreamFollower:
-    """prefix: of the names of all streams, which gives them one slot of a cluster."""
-
-    def __init__(self, redis: RedisConnection, prefix: str) -> None:
+    def __init__(
+        self, redis: RedisConnection, kind: str, limits: StreamLimits, *, lease_ms: int = LEASE_MS
+    ) -> None:
+        self.limits = limits
+        self.lease_s = lease_ms / 1000
         self._redis = redis
-        self._wake = f"{prefix}wake:{redis.instance}"
-        self._tails: dict[str, Tail] = {}
-        self._is_reading = False
+        self._prefix = f"{PREFIX}{{{kind}}}:"
+        self._times_ms = lease_ms, int(limits.keep_s * 1000)
+        self._client = redis.answers
+        self._script = self._client.register_script(redis_scripts.STREAMS)
+        self._follower = StreamFollower(redis, self._prefix)
 
-    async def page(self, name: str, after: bytes, tenant: bytes, patience_s: float) -> list[Entry]:
-        """The next entries that are there. Raises one of FAILURES."""
-        read = self._redis.answers.xread
-        found = await self._redis.call(
-            tenant, read, {name: after}, count=PAGE_ENTRIES, patience_s=patience_s
+    async def claim(self, claim: Claim, fields: Mapping[str, bytes]) -> FoundStream | None:
+        tenant = claim.key.tenant.hex()
+        found = await self._run("claim", claim, "tenant", tenant, *_flat(fields))
+        return self._found(claim.key, found)
+
+    async def append(
+        self, claim: Claim, kind: Kind, parts: Parts = (), deltas: Deltas = ()
+    ) -> bool:
+        first = claim.parts
+        claim.entries += 1
+        claim.parts += len(parts) if kind is Kind.PARTS else 0
+        sizes = " ".join(str(len(part)) for part in parts)
+        entry = (kind.value, first, sizes, b"".join(parts), deltas_as_json(deltas))
+        args = (claim.entries, claim.parts, claim.most_entries, *entry)
+        return bool(await self._run("append", claim, *args, patience_s=claim.patience_s))
+
+    async def renew(self, claim: Claim) -> tuple[bool, bool]:
+        stands, is_read = await self._run("renew", claim)
+        return bool(stands), bool(is_read)
+
+    async def keep(self, claim: Claim, fields: Mapping[str, bytes]) -> None:
+        most = (self.limits.tenant_streams, self.limits.kept_bytes, claim.most_entries)
+        args = (OVERHEAD_BYTES, *most, *_flat(fields))
+        await self._run("keep", claim, *args, patience_s=claim.patience_s)
+
+    async def release(self, claim: Claim) -> None:
+        await self._run("release", claim)
+
+    async def find(self, key: StreamKey) -> FoundStream | None:
+        patience_s = self._redis.patience_s
+        return self._found(key, await self._run("find", key, patience_s=patience_s))
+
+    async def field(self, key: StreamKey, name: str) -> bytes | None:
+        found: bytes | None = await self._read(key, self._client.hget, self._record(key), name)
+        return found
+
+    async def delete(self, key: StreamKey) -> bool:
+        return bool(await self._run("delete", key))
+
+    async def cancel(self, key: StreamKey) -> None:
+        await self._run("cancel", key)
+
+    async def take(self) -> LostStream | None:
+        """After an outage, waits for a lease: the owners renew theirs first."""
+        claim = Claim(StreamKey(id=b"", tenant=b""), math.inf)
+        taken = await self._run("take", claim, int(self._redis.is_steady(self.lease_s)))
+        if taken is None:
+            return None
+        id, tenant, takes, parts, log, given, job = taken
+        claim.key = key = StreamKey(id=_unhex(id), tenant=_unhex(tenant))
+        claim.parts = int(parts or 0)
+        deltas: list[NumberedDelta] = []
+        name, last = self._entries(key, log), b"0-0"
+        while page := await self._follower.page(name, last, key.tenant, math.inf):
+            last = page[-1][0]
+            for _, fields in page:
+                deltas += deltas_of_json(fields[b"x"])
+        return LostStream(claim=claim, job=job, input=given, deltas=deltas, takes=int(takes))
+
+    async def stored_bytes(self) -> int:
+        """What expired since the last stream that was kept still counts."""
+        return int(await self._call(b"", self._client.get, f"{self._prefix}bytes") or 0)
+
+    def _found(self, key: StreamKey, given: Sequence[Any] | None) -> FoundStream | None:
+        if given is None or given[0] is None:
+            return None
+        log, body, parts, owner, has_ended = given
+        has_end = owner is None or has_ended is not None
+        return FoundStream(
+            body=body,
+            parts=int(parts or 0),
+            is_kept=owner is None,
+            has_end=has_end,
+            pages=lambda after: self._pages(key, log, has_end),
         )
-        return found[0][1] if found else []
 
-    async def pages(self, name: str, tenant: bytes) -> AsyncGenerator[list[Entry], None]:
-        """All entries, from the first one on. Without end; a page is empty where the reader has all
-        entries, and again every BLOCK_S. Raises one of FAILURES.
-        """
-        last, tail = b"0-0", None
-        try:
+    async def _pages(
+        self, key: StreamKey, log: bytes, has_end: bool
+    ) -> AsyncGenerator[list[Entry], None]:
+        readers, counts_until = f"{self._prefix}w:{key.id.hex()}:{log.decode()}", 0.0
+        async with aclosing(self._follower.pages(self._entries(key, log), key.tenant)) as pages:
             while True:
-                page = None if tail is None else tail.after(last)
-                if page is None:
-                    page = await self.page(name, last, tenant, self._redis.patience_s)
-                if page:
-                    yield page
-                    last = page[-1][0]
-                    continue
-                if tail is None:
-                    is_new = name not in self._tails
-                    tail = self._enter(name, last)
-                    if is_new:
-                        await self._interrupt()
-                elif (await asyncio.wait((tail.changed,), timeout=BLOCK_S))[0]:
-                    continue
-                yield []
-        finally:
-            if tail is not None:
-                self._leave(name, tail)
-
-    def _enter(self, name: str, last: bytes) -> Tail:
-        tail = self._tails.setdefault(name, Tail(last))
-        tail.readers += 1
-        if not self._is_reading:
-            self._is_reading = True
-            self._redis.run(self._read())
-        return tail
-
-    def _leave(self, name: str, tail: Tail) -> None:
-        tail.readers -= 1
-        if not tail.readers:
-            del self._tails[name]
-
-    async def _read(self) -> None:
-        block = {"count": NEW_ENTRIES, "block": int(BLOCK_S * 1000)}
-        try:
-            while self._tails:
-                names = {name: tail.last for name, tail in self._tails.items()}
-                command = self._redis.followers.xread({**names, self._wake: "$"}, **block)
+                if time.monotonic() >= counts_until:
+                    counts_until = time.monotonic() + self.lease_s / 4
+                    lease_ms = self._times_ms[0]
+                    await self._read(key, self._client.set, readers, b"", px=lease_ms)
                 try:
-                    found = await self._redis.answered(command, BLOCK_S)
-                except FAILURES:  # readers find it out by commands of their own
-                    await asyncio.sleep(AGAIN_S)
-                    continue
-                for each, page in found:
-                    tail = self._tails.get(name := each.decode())
-                    if tail is not None and tail.last == names[name]:
-                        tail.add(page)
-        finally:
-            self._is_reading = False
+                    page = await anext(pages)
+                except FAILURES as error:
+                    raise StreamsUnavailable(str(error)) from error
+                if page:
+                    yield [_entry(fields) for _, fields in page]
+                elif has_end:
+                    raise StreamLost
+                else:
+                    found = await self._read(
+                        key, self._client.hmget, self._record(key), "log", "owner"
+                    )
+                    has_end = found[0] != log or found[1] is None
 
-    async def _interrupt(self) -> None:
-        """Ends the XREAD that waits, so that the next one has all streams."""
-        wake = self._redis.answers.pipeline(transaction=False)
-        wake.xadd(self._wake, {b"": b""}, maxlen=1, approximate=False).pexpire(self._wake, WAKE_MS)
-        with contextlib.suppress(*FAILURES):  # it ends by itself
-            await self._redis.call(b"", wake.execute)
+    async def _run(
+        self, operation: str, of: Claim | StreamKey, *args: Any, patience_s: float = 0.0
+    ) -> Any:
+        key, token = (of.key, of.token) if isinstance(of, Claim) else (of, "")
+        given = (operation, self._prefix, key.id.hex(), token, *self._times_ms, *args)
+        names = (self._record(key),)
+        return await self._call(key.tenant, self._script, names, given, patience_s=patience_s)
+
+    async def _read(
+        self, key: StreamKey, command: Callable[..., Awaitable[Any]], *args: Any, **options: Any
+    ) -> Any:
+        patience_s = self._redis.patience_s
+        return await self._call(key.tenant, command, *args, patience_s=patience_s, **options)
+
+    async def _call(
+        self, tenant: bytes, command: Callable[..., Awaitable[Any]], *args: Any, **options: Any
+    ) -> Any:
+        """As RedisConnection.call. Raises StreamsUnavailable."""
+        try:
+            return await self._redis.call(tenant, command, *args, **options)
+        except FAILURES as error:
+            if not self._redis.is_away:  # it concerns this stream only
+                logger.warning(
+                    "kept streams: redis cannot be used",
+                    error=str(error),
+                    advice="look at the server that LEDGER_URL names",
+                )
+            raise StreamsUnavailable(str(error)) from error
+
+    def _record(self, key: StreamKey) -> str:
+        return f"{self._prefix}r:{key.id.hex()}"
+
+    def _entries(self, key: StreamKey, log: bytes) -> str:
+        return f"{self._prefix}p:{key.id.hex()}:{log.decode()}"
 
 
-def _number(id: bytes) -> tuple[int, ...]:
-    return tuple(map(int, id.split(b"-")))
+def deltas_as_json(deltas: Deltas) -> bytes:
+    return _DELTAS.dump_json(list(deltas)) if deltas else b"[]"
+
+
+def deltas_of_json(data: bytes) -> list[NumberedDelta]:
+    return _DELTAS.validate_json(data) if data else []
+
+
+def _entry(fields: Mapping[bytes, bytes]) -> Entry:
+    parts, data, at = [], fields[b"d"], 0
+    for size in map(int, fields[b"s"].split()):
+        parts.append(data[at : at + size])
+        at += size
+    return Entry(Kind(fields[b"k"].decode()), int(fields[b"f"]), parts)
+
+
+def _flat(fields: Mapping[str, bytes]) -> list[str | bytes]:
+    return [each for pair in fields.items() for each in pair]
+
+
+def _unhex(text: bytes) -> bytes:
+    return bytes.fromhex(text.decode())

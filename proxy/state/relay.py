@@ -7,9 +7,9 @@ it or may still come back.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
-from secrets import token_hex
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 from typing_extensions import Self
@@ -22,9 +22,16 @@ from proxy.state.answer import (
     OpenAnswer,
     Outcome,
     Reason,
-    RecordsUnavailable,
 )
+from proxy.state.answer_copy import CopiedAnswer, Copy
 from proxy.state.recording import MemoryBudget, Recording
+from proxy.state.streams import (
+    Claim,
+    FoundStream,
+    StreamLost,
+    StreamStore,
+    StreamsUnavailable,
+)
 from proxy.telemetry.metrics import IdempotencyMetrics
 
 logger = structlog.get_logger(__name__)
@@ -33,44 +40,9 @@ UPKEEP_S = 30.0
 LEAST_ERROR_STATUS = 400
 
 
-class Records(Protocol):
-    """Claims and kept answers: of one proxy in memory, of several in Redis. `claim`, `keep` and
-    `stored_bytes` raise RecordsUnavailable where the records cannot be used.
-    """
-
-    async def claim(self, request: KeyedRequest, token: str) -> OpenAnswer | None:
-        """Claims the answer for `token`: None, and the caller generates it. Else returns the answer
-        that another proxy generates, or that is kept.
-
-        Raises:
-            JoinRefused: this request does not get that answer.
-        """
-        ...
-
-    def published(self, running: RunningAnswer) -> None:
-        """Called when the generation of a claim begins."""
-        ...
-
-    async def keep(self, running: RunningAnswer) -> None:
-        """Keeps the finished answer, in place of the claim. The oldest may have to make room."""
-        ...
-
-    async def release(self, request: KeyedRequest, token: str) -> None:
-        """Ends a claim, and keeps nothing. Never fails."""
-        ...
-
-    async def stored_bytes(self) -> int:
-        """Removes what has expired; how many bytes are kept then."""
-        ...
-
-    async def close(self) -> None:
-        """Called after the last request."""
-        ...
-
-
 class RunningAnswer(Recording):
     """abandoned: set when its readers have left, and nobody came back in time. has_failed: the
-    stream ended with an error.
+    stream ended with an error. copy: in the store, where it has one.
 
     forget: called when nobody may join it any more, and when its memory was given back.
     """
@@ -78,14 +50,15 @@ class RunningAnswer(Recording):
     def __init__(
         self,
         request: KeyedRequest,
-        token: str,
+        claim: Claim,
         limits: AnswerLimits,
         budget: MemoryBudget,
         forget: Callable[[RunningAnswer], None],
     ) -> None:
-        super().__init__(budget, limits.answer_bytes)
+        super().__init__(budget, limits.stream_bytes)
         self.request = request
-        self.token = token
+        self.claim = claim
+        self.copy: Copy | None = None
         self.abandoned = asyncio.Event()
         self.has_failed = False
         self.is_private = request.is_private
@@ -143,10 +116,12 @@ Generate = Callable[[RunningAnswer], Awaitable[None]]
 
 
 class Relay:
-    def __init__(self, records: Records, limits: AnswerLimits, metrics: IdempotencyMetrics) -> None:
+    def __init__(
+        self, store: StreamStore, limits: AnswerLimits, metrics: IdempotencyMetrics
+    ) -> None:
         self._limits = limits
         self.budget = MemoryBudget(limits.held_bytes)
-        self._records = records
+        self._store = store
         self._metrics = metrics
         self._running: dict[bytes, RunningAnswer] = {}
         self._claiming: dict[bytes, asyncio.Future[None]] = {}
@@ -161,13 +136,15 @@ class Relay:
         await background.end(self._tasks)
         while self._releases:
             await asyncio.wait(self._releases)
-        await self._records.close()
+        for running in self._running.values():
+            if running.copy is not None:
+                await running.copy.close()
 
     async def open(self, request: KeyedRequest, generate: Generate) -> OpenAnswer:
         """
         Raises:
             JoinRefused: there is an answer that this request does not get.
-            RecordsUnavailable: nobody can say whether there is one.
+            StreamsUnavailable: nobody can say whether there is one.
         """
         while True:
             while (claiming := self._claiming.get(request.id)) is not None:
@@ -189,31 +166,45 @@ class Relay:
         return running.enter(request.after)
 
     async def _claim(self, request: KeyedRequest, generate: Generate) -> OpenAnswer:
-        """This request's own answer, or one of the records. Other requests with the same key wait
+        """This request's own answer, or one of the store. Other requests with the same key wait
         meanwhile, so that they find it.
         """
-        token = token_hex(16)
+        claim = Claim(request, self._store.lease_s)
         claiming = self._claiming[request.id] = asyncio.get_running_loop().create_future()
         try:
-            found = await self._records.claim(request, token)
+            found = await self._store.claim(claim, {"body": request.body})
             if found is not None:
-                return found
+                return await self._found(request, found)
             if request.after:
-                await self._records.release(request, token)
+                await self._end_claim(claim)
                 raise JoinRefused(Reason.NOT_KEPT)
-            running = self._begin(request, token, generate)
+            running = self._begin(request, claim, generate)
             return running.enter(0, Outcome.GENERATED)
         except asyncio.CancelledError:
-            self._release(request, token)
+            _spawn(self._end_claim(claim), self._releases)
             raise
         finally:
             del self._claiming[request.id]
             claiming.set_result(None)
 
-    def _begin(self, request: KeyedRequest, token: str, generate: Generate) -> RunningAnswer:
-        running = RunningAnswer(request, token, self._limits, self.budget, self._forget)
+    async def _found(self, request: KeyedRequest, found: FoundStream) -> OpenAnswer:
+        if found.body != request.body:
+            raise JoinRefused(Reason.OTHER_BODY)
+        answer = CopiedAnswer(self._store, request, found)
+        if found.is_kept and request.after:
+            try:
+                with contextlib.suppress(StreamLost):  # which its reader finds out
+                    await answer.head()
+            except BaseException:
+                await answer.aclose()
+                raise
+        return answer
+
+    def _begin(self, request: KeyedRequest, claim: Claim, generate: Generate) -> RunningAnswer:
+        running = RunningAnswer(request, claim, self._limits, self.budget, self._forget)
         self._running[request.id] = running
-        self._records.published(running)
+        if self._store.is_shared:
+            running.copy = Copy(self._store, claim, running)
         running.task = _spawn(self._generate(running, generate), self._tasks)
         return running
 
@@ -230,11 +221,16 @@ class Relay:
                 running.linger()
 
     async def _kept(self, running: RunningAnswer) -> bool:
+        running.copy = running.copy or Copy(self._store, running.claim, running)
         try:
-            await self._records.keep(running)
-        except RecordsUnavailable:
+            if not await running.copy.written():
+                raise StreamsUnavailable("the copy of the answer is not complete")
+            await self._store.keep(running.claim, {})
+        except StreamsUnavailable:
             self._metrics.count("not_kept")
             return False
+        finally:
+            await running.copy.close()
         return True
 
     def _forget(self, running: RunningAnswer) -> None:
@@ -242,16 +238,24 @@ class Relay:
         self._metrics.held_bytes.set(self.budget.bytes)
         if self._running.get(running.request.id) is running:
             del self._running[running.request.id]
-            self._release(running.request, running.token)
+            _spawn(self._release(running), self._releases)
 
-    def _release(self, request: KeyedRequest, token: str) -> None:
-        _spawn(self._records.release(request, token), self._releases)
+    async def _release(self, running: RunningAnswer) -> None:
+        """After the copy has its end, for those who read it."""
+        if running.copy is not None:
+            await running.copy.written()
+            await running.copy.close()
+        await self._end_claim(running.claim)
+
+    async def _end_claim(self, claim: Claim) -> None:
+        with contextlib.suppress(StreamsUnavailable):  # it ends by itself
+            await self._store.release(claim)
 
     async def _upkeep(self) -> None:
         while True:
             try:
-                self._metrics.stored_bytes.set(await self._records.stored_bytes())
-            except RecordsUnavailable as error:
+                self._metrics.stored_bytes.set(await self._store.stored_bytes())
+            except StreamsUnavailable as error:
                 logger.warning(
                     "idempotency: records are unavailable",
                     error=str(error),

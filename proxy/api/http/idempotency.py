@@ -45,7 +45,6 @@ from proxy.domain.errors import (
 from proxy.domain.identity import current_caller
 from proxy.domain.record import running_record
 from proxy.state.answer import (
-    AnswerLost,
     Head,
     JoinRefused,
     KeyedRequest,
@@ -53,10 +52,10 @@ from proxy.state.answer import (
     OpenAnswer,
     Outcome,
     Reason,
-    RecordsUnavailable,
     digest,
 )
 from proxy.state.relay import Relay
+from proxy.state.streams import StreamLost, StreamsUnavailable
 from proxy.telemetry.metrics import IdempotencyMetrics
 
 LARGE_BODY = 262_144  # bytes: its digest takes a millisecond or more, and is made in a thread
@@ -115,7 +114,7 @@ class Idempotency:
             answer = await self._parts.relay.open(request, generation)
         except JoinRefused as refused:
             raise self._refusal(refused) from None
-        except RecordsUnavailable as error:
+        except StreamsUnavailable as error:
             await self._without_records(generation, scope, receive, send, str(error))
             return
         self._count(answer.outcome.value)
@@ -167,7 +166,7 @@ class Idempotency:
                 await response.send()  # with the error that ends the generation
         except JoinRefused as refused:
             raise self._refusal(refused) from None
-        except (AnswerLost, RecordsUnavailable):
+        except (StreamLost, StreamsUnavailable):
             lost = ModelUnavailable(LOST)
             framing = FORMATS.get(scope["path"], SSE)
             if response.begun is None:
@@ -229,7 +228,7 @@ class _Response:
             await self._begin(await self._answer.head())
         async with aclosing(self._answer.parts()) as parts:
             async for part in parts:
-                data = part.data if isinstance(part, Notice) else part
+                data = part.data if isinstance(part, Notice) else b"".join(part)
                 await self._send(_body(data, has_more=True))
         await self._send(_body(b"", has_more=False))
 

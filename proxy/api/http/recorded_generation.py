@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -9,7 +11,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from proxy.api import errors
 from proxy.domain.record import running_record
 from proxy.state.answer import Head
-from proxy.state.event_numbering import EventNumbering
 from proxy.state.relay import RunningAnswer
 
 logger = structlog.get_logger(__name__)
@@ -21,6 +22,9 @@ NOT_RECORDED = frozenset(
 # Of the first response: how long that request waited.
 OWN = frozenset({"x-queue-position", "x-queue-wait"})
 NOT_RECORDED_PREFIX = "x-ratelimit-"
+END = b"\n\n"
+# `: name <JSON string, list or object>`: data that the client asked for (stream_format.Annotation)
+_ANNOTATION = re.compile(rb': \w+ ["\[{]')
 
 
 class Generation:
@@ -105,3 +109,44 @@ def _head(message: Message, scope: Scope, request_id: str) -> Head:
         request_id=request_id,
         route=getattr(scope.get("route"), "path", ""),
     )
+
+
+class EventNumbering:
+    """Numbers the events of an SSE stream, and separates them from comments.
+
+    events: how many there were. Bytes may be cut anywhere; lines must end with `\\n`.
+    """
+
+    def __init__(self) -> None:
+        self.events = 0
+        self._rest = b""
+        self._annotations = b""
+
+    def push(self, data: bytes) -> tuple[list[bytes], list[bytes]]:
+        """Returns (one part for each complete event, comments that are not kept).
+
+        A part is the event with its `id: n`, and the annotations before it.
+        """
+        blocks = (self._rest + data).split(END)
+        self._rest = blocks.pop()
+        parts: list[bytes] = []
+        comments: list[bytes] = []
+        for block in blocks:
+            if not block.startswith(b":"):
+                parts.append(self._numbered(block + END))
+            elif _ANNOTATION.match(block):
+                self._annotations += block + END
+            else:
+                comments.append(block + END)
+        return parts, comments
+
+    def flush(self) -> list[bytes]:
+        """What the stream ended with, without a complete event."""
+        rest = self._annotations + self._rest
+        self._annotations = self._rest = b""
+        return [rest] if rest else []
+
+    def _numbered(self, event: bytes) -> bytes:
+        self.events += 1
+        annotations, self._annotations = self._annotations, b""
+        return b"%sid: %d\n%s" % (annotations, self.events, event)

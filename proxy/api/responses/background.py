@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -34,12 +35,7 @@ from proxy.domain.errors import EngineFailed, ModelUnavailable, RateLimited
 from proxy.domain.identity import Caller, current_caller
 from proxy.domain.request import Delivery
 from proxy.generation.service import Service
-from proxy.state.responses import (
-    Claim,
-    KeptResponse,
-    LostJob,
-    ResponsesUnavailable,
-)
+from proxy.state.streams import Claim, Kind, LostStream, StreamsUnavailable
 from proxy.telemetry.request_log import RequestLog
 
 logger = structlog.get_logger(__name__)
@@ -98,7 +94,7 @@ class BackgroundResponses:
         await self._beats.stop()
         running, self._running = self._running, {}
         await background.end([task for _, task in running.values()])
-        await self._store.release([claim for claim, _ in running.values()])
+        await self._release([claim for claim, _ in running.values()])
 
     async def begin(self, found: ResponseExchange, body: ResponseBody, caller: str) -> Json:
         """Begins to generate a response, and returns it as it is now.
@@ -116,13 +112,13 @@ class BackgroundResponses:
             caller_name=caller,
         )
         response = renderer.snapshot("queued")
-        kept = KeptResponse(response=orjson.dumps(response), input=found.input)
+        fields = {"head": orjson.dumps(response), "input": found.input, "job": job.as_json()}
         key = self._builder.responses.key(request.id, caller)
         begun = asyncio.get_running_loop().create_future()
 
         async def claimed() -> Claim:
-            opened = self._store.begin(key, kept, job.as_json())
-            claim = await self._builder.responses.available(opened)
+            claim = Claim(key, patience_s=math.inf)
+            await self._builder.responses.available(self._store.claim(claim, fields))
             self._running[key.id] = claim, task
             begun.set_result(None)
             return claim
@@ -161,7 +157,7 @@ class BackgroundResponses:
             try:
                 await self._generate(given, found, skips)
                 record.status = 200
-            except ResponsesUnavailable as error:
+            except StreamsUnavailable as error:
                 logger.error(
                     "a response in the background is lost",
                     id=found.exchange.request.id,
@@ -186,7 +182,7 @@ class BackgroundResponses:
             new = [named_event(event) for event in events[skips:]]
             skips = max(skips - len(events), 0)
             deltas = log.take()
-            if (new or deltas) and not await self._store.append(claim, new, deltas):
+            if (new or deltas) and not await self._store.append(claim, Kind.PARTS, new, deltas):
                 raise _Cancelled
 
         try:
@@ -197,7 +193,7 @@ class BackgroundResponses:
             if claim is None or claim.key.id not in self._running:  # this process stops
                 raise
             response = renderer.cancelled()
-        except ResponsesUnavailable:
+        except StreamsUnavailable:
             raise
         except Exception as error:
             if claim is None:
@@ -208,9 +204,8 @@ class BackgroundResponses:
             response = failure[-1]["response"]
             with contextlib.suppress(_Cancelled):
                 await write(failure)
-        kept = KeptResponse(response=orjson.dumps(response), input=found.input)
         assert claim is not None
-        await self._store.finish(claim, kept)
+        await self._store.keep(claim, {"head": orjson.dumps(response)})
 
     async def _written(
         self,
@@ -235,24 +230,40 @@ class BackgroundResponses:
     async def _beat(self) -> None:
         try:
             claims = [claim for claim, _ in self._running.values()]
-            for claim in await self._store.renew(claims):
-                await self.cancel(claim.key.id)
+            stand = await asyncio.gather(*map(self._stands, claims))
+            for claim, stands in zip(claims, stand, strict=True):
+                if not stands:
+                    await self.cancel(claim.key.id)
             refused = []
-            while (job := await self._store.lost()) is not None:
-                refused += [] if await self._continue(job) else [job.claim]
-            await self._store.release(refused)
-            await self._store.remove_expired()
-        except ResponsesUnavailable as error:
+            while (lost := await self._store.take()) is not None:
+                refused += [] if await self._continue(lost) else [lost.claim]
+            await self._release(refused)
+            await self._store.stored_bytes()  # removes what has expired
+        except StreamsUnavailable as error:
             logger.warning(
                 "responses cannot be kept at present",
                 error=str(error),
                 advice="look at the server that LEDGER_URL names",
             )
 
-    async def _continue(self, lost: LostJob) -> bool:
+    async def _stands(self, claim: Claim) -> bool:
+        """A claim that cannot be renewed stands until Redis says something else."""
+        try:
+            return (await self._store.renew(claim))[0]
+        except StreamsUnavailable:
+            return True
+
+    async def _release(self, claims: Sequence[Claim]) -> None:
+        """A lease that cannot be ended ends by itself."""
+        releases = map(self._store.release, claims)
+        with contextlib.suppress(StreamsUnavailable):
+            await asyncio.gather(*releases)
+
+    async def _continue(self, lost: LostStream) -> bool:
         """What cannot be continued ends as failed. False: this proxy does not have the model now,
         but another one may have it.
         """
+        await self.cancel(lost.claim.key.id)  # where this process itself had lost it
         try:
             if lost.takes > MOST_TAKES:
                 raise EngineFailed(f"This response was lost with {lost.takes} proxies.")
@@ -263,7 +274,7 @@ class BackgroundResponses:
             await self._fail(lost, errors.body_of(error)["error"]["message"])
         return True
 
-    async def _take_over(self, lost: LostJob, job: Job) -> None:
+    async def _take_over(self, lost: LostStream, job: Job) -> None:
         token = current_caller.set(job.caller)
         try:
             body = ResponseBody.model_validate_json(job.body)
@@ -274,20 +285,21 @@ class BackgroundResponses:
                 log=DeltaLog(logged=lost.deltas),
             )
             found = await self._builder.exchange(body, job.caller_name, continued=continued)
-            logger.info("a response in the background continues", id=job.id, events=lost.events)
-            self._start(lost.claim, found, skips=lost.events)
+            events = lost.claim.parts
+            logger.info("a response in the background continues", id=job.id, events=events)
+            self._start(lost.claim, found, skips=events)
         finally:
             current_caller.reset(token)
 
-    async def _fail(self, lost: LostJob, message: str) -> None:
-        if (kept := await self._store.response(lost.claim.key)) is None:
+    async def _fail(self, lost: LostStream, message: str) -> None:
+        if (kept := await self._store.field(lost.claim.key, "head")) is None:
             return
         response = {
             **orjson.loads(kept),
             "status": "failed",
             "error": {"code": SERVER_ERROR, "message": message},
         }
-        event = {"type": "response.failed", "sequence_number": lost.events, "response": response}
-        await self._store.append(lost.claim, [named_event(event)], ())
-        failed = KeptResponse(response=orjson.dumps(response), input=lost.input)
-        await self._store.finish(lost.claim, failed)
+        number = lost.claim.parts
+        event = {"type": "response.failed", "sequence_number": number, "response": response}
+        await self._store.append(lost.claim, Kind.PARTS, [named_event(event)])
+        await self._store.keep(lost.claim, {"head": orjson.dumps(response)})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 import orjson
 import structlog
@@ -41,12 +41,7 @@ from proxy.domain.tokenizer import Tokenizer
 from proxy.generation.service import Service
 from proxy.models.registry import ServedModel
 from proxy.state.answer import digest
-from proxy.state.responses import (
-    KeptResponse,
-    ResponseKey,
-    ResponseStore,
-    ResponsesUnavailable,
-)
+from proxy.state.streams import Claim, StreamKey, StreamStore, StreamsUnavailable
 
 logger = structlog.get_logger(__name__)
 
@@ -84,32 +79,31 @@ class KeptResponses:
     keys allow the same models; without keys, everybody who knows an id.
     """
 
-    def __init__(self, store: ResponseStore, bodies: BodyReader) -> None:
+    def __init__(self, store: StreamStore, bodies: BodyReader) -> None:
         self.store = store
         self._bodies = bodies
 
-    def key(self, response_id: str, caller: str) -> ResponseKey:
+    def key(self, response_id: str, caller: str) -> StreamKey:
         """caller: the name of the caller, for bounds where there are no keys."""
         who = current_caller.get()
         owner = () if who.is_shared else (who.tenant, *sorted(who.models.patterns))
         tenant = caller if who.is_shared else who.tenant
-        return ResponseKey(id=digest((response_id, *owner)), tenant=digest((tenant,)))
+        return StreamKey(id=digest((response_id, *owner)), tenant=digest((tenant,)))
 
-    async def get(self, response_id: str, caller: str, param: str | None = None) -> bytes:
-        """The response's JSON.
+    async def get(
+        self,
+        response_id: str,
+        caller: str,
+        param: str | None = None,
+        field: Literal["head", "input"] = "head",
+    ) -> bytes:
+        """JSON of the response, or of the items that the model has read.
 
         Raises:
             RequestError: there is none with this id, or it is another's.
             StoreUnavailable.
         """
-        found = await self.available(self.store.response(self.key(response_id, caller)))
-        if found is None:
-            raise not_found(response_id, param)
-        return found
-
-    async def input(self, response_id: str, caller: str, param: str | None = None) -> bytes:
-        """JSON of the items that the model has read. Raises as `get`."""
-        found = await self.available(self.store.input(self.key(response_id, caller)))
+        found = await self.available(self.store.field(self.key(response_id, caller), field))
         if found is None:
             raise not_found(response_id, param)
         return found
@@ -118,7 +112,7 @@ class KeptResponses:
         """What the store answers. Raises StoreUnavailable."""
         try:
             return await asked
-        except ResponsesUnavailable as error:
+        except StreamsUnavailable as error:
             raise StoreUnavailable(STORE_AWAY, detail=str(error)) from error
 
     async def context(self, response_id: str, caller: str) -> list[AnyItem]:
@@ -130,7 +124,7 @@ class KeptResponses:
                 "for its end.",
                 param="previous_response_id",
             )
-        given = await self.input(response_id, caller, "previous_response_id")
+        given = await self.get(response_id, caller, "previous_response_id", "input")
         output = orjson.dumps(whole_items(response))
         most = self._bodies.limits.bytes
         if len(given) + len(output) > most:
@@ -170,7 +164,7 @@ class KeptResponses:
 
     async def _output(self, response_id: str, caller: str) -> dict[str, tuple[AnyItem, int]]:
         """Items of a kept response by their ids, and their sizes; none of one that is not kept."""
-        kept = await self.available(self.store.response(self.key(response_id, caller)))
+        kept = await self.available(self.store.field(self.key(response_id, caller), "head"))
         if kept is None:
             return {}
         output = orjson.loads(kept)["output"]
@@ -184,10 +178,11 @@ class KeptResponses:
         """Keeps a response that has ended. Where it cannot be kept, its `store` says so."""
         if not response["store"]:
             return
-        kept = KeptResponse(response=orjson.dumps(response), input=found.input)
+        claim = Claim(self.key(response["id"], caller), patience_s=0)
         try:
-            await self.store.put(self.key(response["id"], caller), kept)
-        except ResponsesUnavailable as error:
+            await self.store.claim(claim, {"head": orjson.dumps(response), "input": found.input})
+            await self.store.keep(claim, {})
+        except StreamsUnavailable as error:
             response["store"] = False
             logger.warning(
                 "a response is not kept",

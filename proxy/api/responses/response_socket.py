@@ -32,11 +32,12 @@ from proxy.domain.record import running_record
 from proxy.domain.request import Delivery
 from proxy.generation.service import Service
 from proxy.state.kept_by_tenant import KeptByTenant
-from proxy.state.responses import TENANT_RESPONSES, KeptResponse
+from proxy.state.streams import OVERHEAD_BYTES, TENANT_STREAMS
 
 PATH = "/v1/responses"
 MOST_KEPT = 16  # responses of one socket, the newest
 MOST_KEPT_BYTES = 4_000_000
+KeptItems = tuple[bytes, bytes]  # JSON of what the model has read, and of what it has written
 MOST_BYTES_OF_ALL = 64_000_000  # then the oldest of the tenant that has most make room
 
 
@@ -52,8 +53,8 @@ class CreateMessage(ResponseBody):
 def routes(
     service: Service, builder: ResponseBuilder, limiter: RequestLimiter, parts: SocketParts
 ) -> APIRouter:
-    kept: KeptByTenant[KeptResponse] = KeptByTenant(
-        keep_s=math.inf, most_bytes=MOST_BYTES_OF_ALL, most_of_tenant=TENANT_RESPONSES
+    kept: KeptByTenant[KeptItems] = KeptByTenant(
+        keep_s=math.inf, most_bytes=MOST_BYTES_OF_ALL, most_of_tenant=TENANT_STREAMS
     )
     return socket_route(
         PATH, parts, partial(ResponseSocket, service, builder, limiter, kept, parts)
@@ -68,7 +69,7 @@ class ResponseSocket(RequestSocket):
         service: Service,
         builder: ResponseBuilder,
         limiter: RequestLimiter,
-        kept: KeptByTenant[KeptResponse],
+        kept: KeptByTenant[KeptItems],
         parts: SocketParts,
         websocket: WebSocket,
     ) -> None:
@@ -144,17 +145,18 @@ class ResponseSocket(RequestSocket):
         kept = self._kept.get(id) if id in self._sizes else None
         if kept is None:
             return None
+        read, written = kept
         return [
-            *await self._builder.responses.items(kept.input, self._caller),
-            *await self._builder.responses.items(kept.response, self._caller),
+            *await self._builder.responses.items(read, self._caller),
+            *await self._builder.responses.items(written, self._caller),
         ]
 
     async def _keep(self, found: ResponseExchange, response: Payload) -> None:
         responses, id = self._builder.responses, response["id"].encode()
-        kept = KeptResponse(response=orjson.dumps(whole_items(response)), input=found.input)
+        kept = (found.input, orjson.dumps(whole_items(response)))
         tenant = responses.key(response["id"], self._caller).tenant
-        self._sizes[id] = kept.size_bytes
-        await self._kept.put(id, tenant, kept, kept.size_bytes)
+        self._sizes[id] = OVERHEAD_BYTES + sum(map(len, kept))
+        await self._kept.put(id, tenant, kept, self._sizes[id])
         while len(self._sizes) > MOST_KEPT or (
             len(self._sizes) > 1 and sum(self._sizes.values()) > MOST_KEPT_BYTES
         ):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractContextManager, ExitStack, aclosing, suppress
+from contextlib import AbstractContextManager, ExitStack, aclosing
 from dataclasses import replace
 from functools import partial
 from secrets import token_hex
@@ -53,9 +53,10 @@ from proxy.domain.completion import Completion
 from proxy.domain.errors import ErrorCode, InvalidRequest, RequestError, StoreUnavailable
 from proxy.domain.events import Finished
 from proxy.domain.record import running_record
-from proxy.state.responses import EventsNotKept, ResponsesUnavailable
+from proxy.state.streams import StreamKey, StreamLost, StreamReader, StreamStore, StreamsUnavailable
 
 READERS = 1024  # of events, at once; a quarter for one tenant
+LOOK_S = 0.1  # between two looks at a response that ends
 ENDED = ("completed", "incomplete", "failed", "cancelled")
 
 
@@ -128,7 +129,7 @@ def routes(
                 response = await background.begin(found, body, caller)
                 if not body.stream:
                     return JSONResponse(response)
-                events = responses.store.events(responses.key(response["id"], caller), 0)
+                events = _events(responses.store, responses.key(response["id"], caller), 0)
                 return KeptEvents(events, keep_alive_s, reading.pop_all())
 
         async def keep(event: Finished) -> None:
@@ -155,7 +156,7 @@ def routes(
                 )
             return Response(kept, media_type="application/json")
         after = 0 if query.starting_after is None else query.starting_after + 1
-        events = responses.store.events(responses.key(response_id, caller), after)
+        events = _events(responses.store, responses.key(response_id, caller), after)
         return KeptEvents(events, keep_alive_s, readers.permits(caller))
 
     @router.delete("/{response_id}", responses=answers(DeletedResponse, 404, 503))
@@ -183,7 +184,7 @@ def routes(
         if response["status"] not in ENDED:
             await responses.available(responses.store.cancel(key))
             await background.cancel(key.id)
-            await responses.available(_ended(responses.store.events(key, 2**31)))
+            await responses.available(_ended(responses.store, key))
         kept = await responses.get(response_id, caller)
         return Response(kept, media_type="application/json")
 
@@ -192,8 +193,9 @@ def routes(
         http: Request, response_id: PathId, query: Annotated[ItemsQuery, Query()]
     ) -> Response:
         """What the model has read, with the conversation before, but without instructions."""
-        given = await responses.input(response_id, caller_name(http.scope))
-        items = _with_ids(orjson.loads(given), response_id)
+        caller = caller_name(http.scope)
+        given = await responses.get(response_id, caller, field="input")
+        items = await asyncio.to_thread(_listed, given, response_id)
         if query.order == "desc":
             items.reverse()
         begin = 0
@@ -295,7 +297,7 @@ class KeptEvents(Response):
             async with CancelOnDisconnect(receive), aclosing(self._events) as events:
                 try:
                     await self._put_all(events, put)
-                except (EventsNotKept, ResponsesUnavailable) as error:
+                except (StreamLost, StreamsUnavailable) as error:
                     if not self._has_begun:
                         raise _refusal(error) from error
                     lost = StoreUnavailable(LOST, detail=str(error))
@@ -325,7 +327,7 @@ class KeptEvents(Response):
 
 
 def _refusal(error: Exception) -> RequestError | StoreUnavailable:
-    if isinstance(error, ResponsesUnavailable):
+    if isinstance(error, StreamsUnavailable):
         return StoreUnavailable(STORE_AWAY, detail=str(error))
     return RequestError(
         "The events of this response are not kept: only those of responses with 'background' are, "
@@ -335,19 +337,29 @@ def _refusal(error: Exception) -> RequestError | StoreUnavailable:
     )
 
 
-async def _ended(events: AsyncGenerator[bytes, None]) -> None:
-    """Returns when there are no more events, or the response is deleted."""
-    with suppress(EventsNotKept):
-        async with aclosing(events):
-            async for _ in events:
-                """Whoever generates it ends it soon."""
+async def _events(store: StreamStore, key: StreamKey, after: int) -> AsyncGenerator[bytes, None]:
+    """What follows the first `after` events. Raises StreamLost, StreamsUnavailable."""
+    if (found := await store.find(key)) is None:
+        raise StreamLost
+    async with aclosing(StreamReader(found, after)) as reader:
+        async for events in reader.parts():
+            yield b"".join(events)
 
 
-def _with_ids(items: list[Json], response_id: str) -> list[Json]:
+async def _ended(store: StreamStore, key: StreamKey) -> None:
+    """Returns when the response has ended, which whoever generates it does soon, or is deleted."""
+    while True:
+        found = await store.find(key)
+        if found is None or found.has_end:
+            return
+        await asyncio.sleep(LOOK_S)
+
+
+def _listed(given: bytes, response_id: str) -> list[Json]:
     """Items as OpenAI lists them: each has an id, and content in parts."""
     prefix = response_id.partition("_")[2]
     found = []
-    for at, item in enumerate(items):
+    for at, item in enumerate(orjson.loads(given)):
         if isinstance(item.get("content"), str):
             kind = "output_text" if item["role"] == "assistant" else "input_text"
             item["content"] = [{"type": kind, "text": item["content"]}]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.api.http.recorded_generation import EventNumbering
 from proxy.state.answer import Head, JoinRefused, Notice, Reason
-from proxy.state.event_numbering import EventNumbering, after_event
 from proxy.state.recording import MemoryBudget, Reader, Recording
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +30,7 @@ async def read(one: Recording, reader: Reader) -> list[bytes]:
         found = [each async for each in one.parts(reader) if not isinstance(each, Notice)]
     finally:
         one.leave(reader)
-    return found
+    return [b"".join(each) for each in found]
 
 
 @pytest.mark.parametrize("readers", [0, 1])
@@ -100,13 +100,3 @@ def test_parts_are_the_same_however_the_stream_is_cut(cuts: list[int]):
     assert parts + numbering.flush() == PARTS
     assert comments == [b": keep-alive\n\n", b": queue 7\n\n"]
     assert numbering.events == 3
-
-
-@pytest.mark.parametrize("after", range(4))
-def test_the_rest_begins_after_the_event(after: int):
-    assert after_event(b"".join(PARTS), after) == b"".join(PARTS[after:])
-
-
-def test_text_that_looks_like_an_id_is_none():
-    data = b'id: 1\ndata: {"a":"id: 2"}\n\nid: 2\ndata: 1\n\nid: 3\ndata: 1\n\n'
-    assert after_event(data, 2) == b"id: 3\ndata: 1\n\n"

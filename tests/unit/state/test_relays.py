@@ -1,10 +1,10 @@
-"""Requests with one key share a generation; owners die, and the oldest answers make room."""
+"""Requests with one key share a generation, and owners die."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -18,14 +18,11 @@ from proxy.state.answer import (
     OpenAnswer,
     Outcome,
     Reason,
-    RecordsUnavailable,
 )
-from proxy.state.memory_answers import MemoryRecords
-from proxy.state.redis_answers import RedisRecords
-from proxy.state.redis_connection import ANSWERS, RedisConnection
 from proxy.state.relay import Relay, RunningAnswer
+from proxy.state.streams import Claim, StreamsUnavailable
 from tests.fixtures.redis_server import RedisServer, needs_redis
-from tests.unit.state.conftest import LIMITS, Pair, relay_of
+from tests.unit.state.conftest import Pair, relay_of, two_stores, until
 
 pytestmark = pytest.mark.anyio
 HEAD = Head(
@@ -88,16 +85,15 @@ def whole(events: int = 5, after: int = 0) -> bytes:
 async def read(answer: OpenAnswer) -> bytes:
     async with aclosing(answer):
         await answer.head()
-        return b"".join([part async for part in answer.parts() if not isinstance(part, Notice)])
+        return await rest_of(answer.parts())
+
+
+async def rest_of(parts: AsyncIterator[Sequence[bytes] | Notice]) -> bytes:
+    return b"".join([b"".join(each) async for each in parts if not isinstance(each, Notice)])
 
 
 async def ask(relay: Relay, generation: Generation, request: KeyedRequest | None = None) -> bytes:
     return await read(await relay.open(request or asked(), generation))
-
-
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():  # noqa: ASYNC110  (there is no event)
-        await asyncio.sleep(0.005)
 
 
 async def settled(relay: Relay) -> None:
@@ -134,7 +130,7 @@ async def test_an_answer_continues_after_any_event(pair: Pair, after: int, finis
         async with aclosing(first.parts()) as parts:
             had = b""
             while had != whole(5 if finished else after):
-                had += await anext(parts)
+                had += b"".join(await anext(parts))
         if finished:
             await read(first)
             await settled(one)
@@ -208,13 +204,10 @@ async def test_nothing_of_a_private_answer_is_published(server: RedisServer):
     from redis import asyncio as client
 
     generation, request = Generation(), asked(is_private=True)
-    connections = [RedisConnection(server.url, timeout_s=5) for _ in range(2)]
-    relays = [relay_of(RedisRecords(each, LIMITS)) for each in connections]
     async with (
-        connections[0],
-        connections[1],
-        relays[0] as one,
-        relays[1] as other,
+        two_stores(server.url) as (near, far),
+        relay_of(near) as one,
+        relay_of(far) as other,
         client.Redis.from_url(server.url) as seen,
     ):
         first = await one.open(request, generation)
@@ -226,7 +219,7 @@ async def test_nothing_of_a_private_answer_is_published(server: RedisServer):
             await joined.head()
         assert refused.value.reason is Reason.PRIVATE
         generation.step(2)
-        assert b"".join([part async for part in parts]).endswith(event(5))
+        assert (await rest_of(parts)).endswith(event(5))
         assert await read(await one.open(request, generation)) == whole()
         streams = [name async for name in seen.scan_iter() if b"}:p:" in name]
         written = [await seen.xrange(name) for name in streams]
@@ -238,19 +231,20 @@ async def test_nothing_of_a_private_answer_is_published(server: RedisServer):
 
 @needs_redis
 async def test_while_redis_is_away_requests_learn_it_and_running_answers_go_on(server: RedisServer):
-    connection = RedisConnection(server.url, timeout_s=5, beat_s=0.05)
-    records = RedisRecords(connection, LIMITS, lease_ms=400)
-    async with connection, relay_of(records) as one:
+    async with (
+        two_stores(server.url, lease_ms=400, beat_s=0.05) as (near, _),
+        relay_of(near) as one,
+    ):
         generation = Generation()
         answer = await one.open(asked(), generation)
         server.kill()
-        with pytest.raises(RecordsUnavailable):
+        with pytest.raises(StreamsUnavailable):
             await one.open(asked("other"), generation)
         generation.step(5)
         assert await read(answer) == whole()
         await settled(one)
         server.start()
-        await until(lambda: not connection.is_away)
+        await until(lambda: not near._redis.is_away)
         generation.step(5)
         assert await ask(one, generation, asked("other")) == whole()
         assert generation.runs == 2
@@ -258,10 +252,8 @@ async def test_while_redis_is_away_requests_learn_it_and_running_answers_go_on(s
 
 @needs_redis
 async def test_the_claim_of_a_host_that_is_gone_ends_with_its_lease(server: RedisServer):
-    connection = RedisConnection(server.url, timeout_s=5)
-    records = RedisRecords(connection, LIMITS, lease_ms=300)
-    async with connection, relay_of(records) as one:
-        assert await records.claim(asked(), "of another proxy") is None
+    async with two_stores(server.url, lease_ms=300) as (near, far), relay_of(near) as one:
+        assert await far.claim(Claim(asked(), 0), {"body": asked().body}) is None
         generation = Generation()
         generation.step(5)
         answer = await one.open(asked(), generation)
@@ -273,45 +265,14 @@ async def test_the_claim_of_a_host_that_is_gone_ends_with_its_lease(server: Redi
 
 @needs_redis
 async def test_a_broken_record_concerns_its_key_only(server: RedisServer):
-    connection = RedisConnection(server.url, timeout_s=5)
-    records = RedisRecords(connection, LIMITS)
-    async with connection, relay_of(records) as one:
+    async with two_stores(server.url) as (near, _), relay_of(near) as one:
         generation = Generation()
         generation.step(5)
-        await connection.answers.set(f"{ANSWERS}r:{asked().id.hex()}", "of another program")
-        with pytest.raises(RecordsUnavailable):
+        await near._client.set(near._record(asked()), "of another program")
+        with pytest.raises(StreamsUnavailable):
             await one.open(asked(), generation)
-        assert not connection.is_away
+        assert not near._redis.is_away
         assert await ask(one, generation, asked("other")) == whole()
-
-
-async def test_the_oldest_answers_of_a_tenant_make_room_and_not_those_of_others(pair: Pair):
-    generation = Generation(1)
-    generation.step(100)
-    async with pair(tenant_answers=3) as (one, _):
-        await ask(one, generation, asked(tenant="small"))
-        for number in range(6):
-            await ask(one, generation, asked(f"{number}", tenant="large"))
-            await settled(one)
-        await ask(one, generation, asked(tenant="small"))
-        for number in (3, 4, 5):
-            await ask(one, generation, asked(f"{number}", tenant="large"))
-        assert generation.runs == 7
-        await ask(one, generation, asked("0", tenant="large"))
-        assert generation.runs == 8
-
-
-async def test_the_tenant_with_most_bytes_makes_room_for_all(pair: Pair):
-    generation = Generation(1)
-    generation.step(200)
-    async with pair(kept_bytes=20_000) as (one, _):
-        await ask(one, generation, asked(tenant="small"))
-        for number in range(60):
-            await ask(one, generation, asked(f"{number}", tenant="large"))
-            await settled(one)
-        assert 0 < await one._records.stored_bytes() <= 20_000
-        await ask(one, generation, asked(tenant="small"))
-        assert generation.runs == 61
 
 
 async def test_answers_of_any_size_are_replayed_in_pages(pair: Pair):
@@ -323,21 +284,3 @@ async def test_answers_of_any_size_are_replayed_in_pages(pair: Pair):
         assert await ask(other, generation) == whole(6_000)
         for after in (1, 2_999, 5_999, 6_000):
             assert await ask(other, generation, asked(after=after)) == whole(6_000, after)
-
-
-async def test_what_has_expired_gives_its_memory_back():
-    now = [0.0]
-    records = MemoryRecords(LIMITS, clock=lambda: now[0])
-    async with relay_of(records) as relay:
-        generation = Generation(1)
-        generation.step(100)
-        for number in range(10):
-            now[0] += 1
-            await ask(relay, generation, asked(f"{number}", tenant=f"{number % 3}"))
-            await settled(relay)
-        kept = await records.stored_bytes()
-        now[0] = LIMITS.keep_s + 5
-        assert await records.stored_bytes() == kept / 2
-        now[0] += 5
-        assert await records.stored_bytes() == 0
-        assert (records._answers._kept, records._answers._tenants) == ({}, {})
