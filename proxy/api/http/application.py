@@ -35,10 +35,12 @@ from proxy.api.http.authentication import ADMIT, Authentication
 from proxy.api.http.hosts import HostPolicy
 from proxy.api.http.idempotency import KEY_NAMES, Idempotency, IdempotencyParts
 from proxy.api.http.recording import Recording
-from proxy.api.http.route_scopes import MESSAGES, Open, RouteScopes
+from proxy.api.http.route_scopes import RouteScopes
 from proxy.api.http.typed_route import TypedRoute
+from proxy.api.manifest import Open
 from proxy.api.openapi.document import NAME
 from proxy.api.openapi.responses import HEADERS
+from proxy.api.protocols import errors_at
 from proxy.domain import identity
 from proxy.domain.errors import ErrorCode, ProxyError, RequestError, in_short
 from proxy.domain.identity import ANYONE, ANYONE_BUT_ADMINS, Caller, current_caller
@@ -191,6 +193,7 @@ class Application(FastAPI):
                     return send(message)
 
                 try:
+                    record.operation = self._scopes.at(scope["path"]).operation
                     self._hosts.check(fields.get(b"host"))
                     await self._admit(scope, record)
                     caller, standings = current_caller.get(), None
@@ -281,8 +284,8 @@ class Application(FastAPI):
         if record.request_trace is not None:
             headers.append((b"x-request-trace", record.request_trace.encode()))
         request_id = record.request_id.encode()
-        if scope["path"].startswith(MESSAGES):
-            headers.append((b"request-id", request_id))  # the name that Anthropic's SDKs read
+        if (own_name := errors_at(scope["path"]).id_header) is not None:
+            headers.append((own_name.encode(), request_id))
         if b"cache-control" not in dict(headers):  # it is one caller's
             headers.append((b"cache-control", b"no-store"))
         message["headers"] = [*headers, NOSNIFF, (b"x-request-id", request_id)]

@@ -15,6 +15,7 @@ import orjson
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from proxy.api.http.route_scopes import ROUTES
 from proxy.domain.errors import ProxyError
 from proxy.domain.identity import Caller, current_caller
 from proxy.domain.record import running_record
@@ -28,7 +29,7 @@ MOST_LOGGED = 200_000  # bytes of a request and its answer; what is larger has a
 OVERHEAD = 2_000  # bytes of a record in memory, besides those of request and answer
 # Routes whose callers can refuse with `store: false`. The WebSocket is not tapped.
 IMAGE = re.compile(rb"(data:image\\?/\w+;base64,)[\w+/=\\]+", re.ASCII)  # JSON may have \/ for /
-PATHS = frozenset(("/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses"))
+PATHS = frozenset(path for path, route in ROUTES.items() if route.is_recorded)
 
 
 class Tap:

@@ -9,7 +9,8 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from proxy.api.http.answer import Annotation, Part, Payload, Renderer
+from proxy.api.http.answer import Renderer
+from proxy.api.http.stream_format import Annotation, Part, Payload
 from proxy.api.openai.generation_body import GenerationBody
 from proxy.domain.completion import Completion
 from proxy.domain.events import Finished, OutputEvent

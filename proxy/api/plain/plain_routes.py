@@ -9,7 +9,7 @@ from fastapi import APIRouter, Body, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from proxy.api.http.answer import JSON_LINES, SSE_NAMED_ERRORS, Answers, Exchange
+from proxy.api.http.answer import Answers, Exchange
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.own_headers import TAKES_HEADER, with_patience
@@ -27,6 +27,7 @@ from proxy.api.openapi.responses import (
     stream,
 )
 from proxy.api.plain import plain_chat
+from proxy.api.plain.manifest import JSON_LINES, SSE_NAMED_ERRORS
 from proxy.api.plain.plain_chat import (
     PlainAnswer,
     PlainChatBody,

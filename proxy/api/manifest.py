@@ -1,0 +1,51 @@
+"""What the rest of the server must know of a protocol, as data. `protocols` lists them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from pydantic import BaseModel
+
+from proxy.api.http.stream_format import SSE, Payload, StreamFormat
+from proxy.api.openapi.responses import ErrorBody
+from proxy.domain.identity import Scope
+
+
+class Open(Enum):
+    """What needs no scope. ANYBODY: no key either. CALLER: any key or token that is accepted."""
+
+    ANYBODY = "anybody"
+    CALLER = "caller"
+
+
+Need = Scope | Open
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    need: Need
+    # `gen_ai.operation.name` of its spans.
+    operation: str | None = None
+    # Journal, log and spans may have its requests and answers. Callers refuse with `store: false`.
+    is_recorded: bool = False
+    # Reads or ends what there is: it is counted as a request, and may run at any time.
+    only_reads: bool = False
+    # Of its streams.
+    framing: StreamFormat = SSE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    # By path. A path that ends with / stands for all below it that are not listed.
+    routes: Mapping[str, Route]
+    # How the paths begin, also unknown ones, whose errors have this protocol's form.
+    prefix: str | None = None
+    error_body: Callable[[Payload], Payload] = dict  # of the same error in OpenAI's form
+    error_model: type[BaseModel] = ErrorBody
+    id_header: str | None = None  # its own name of x-request-id
+    # For the OpenAPI document: models of events, and the kinds of rows in parameters.md that
+    # describe the fields of a schema.
+    events: Sequence[type[BaseModel]] = ()
+    described: Mapping[str, Sequence[str]] = field(default_factory=dict)
