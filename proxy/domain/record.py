@@ -113,7 +113,9 @@ class TokenCount(Protocol):
 
 
 class Content(Protocol):
-    """Keeps the answer for the request's span."""
+    """Keeps prompts and answer for the request's span."""
+
+    def ask(self, request: GenerationRequest) -> None: ...
 
     def add(self, event: OutputEvent) -> None: ...
 

@@ -1,5 +1,5 @@
 """Keeps what was asked and answered: for the journal and the log at `debug` the bytes, as they pass
-through a Tap; for spans the bytes of the request alone. Called by `application`.
+through a Tap; for spans what the record shows of them. Called by `application`.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Recording:
     """Inside of Idempotency-Keys, so that each generation is recorded once.
 
     logs_content: at the level `debug`, without requests with `store: false`. held: of this process,
-    for spans, whose record adds the answer's events.
+    for spans.
     """
 
     def __init__(
@@ -153,15 +153,8 @@ async def _trace(
 ) -> None:
     record = running_record()
     record.content = content
-
-    async def tapped() -> Message:
-        message = await receive()
-        if message["type"] == "http.request":
-            content.add_body(message.get("body", b""))
-        return message
-
     try:
-        await app(scope, tapped, send)
+        await app(scope, receive, send)
     finally:
         content.has_ended = True
         if record.ended is not None:  # its spans are written: the next reader's answer went on
