@@ -37,6 +37,16 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerWords:
+    """Names of the fields that say what an answer is, in one body or in its events' data."""
+
+    texts: frozenset[str]  # of choices, thoughts and calls
+    finish: str
+    prompt_tokens: frozenset[str]  # of `usage`, where they add up
+    output_tokens: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     # By path. A path that ends with / stands for all below it that are not listed.
     routes: Mapping[str, Route]
@@ -49,3 +59,5 @@ class Manifest:
     # describe the fields of a schema.
     events: Sequence[type[BaseModel]] = ()
     described: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    # For `replay`, which compares answers; None where no route is recorded.
+    words: AnswerWords | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from proxy.api.anthropic.answer_bodies import MessageError, MessageEvent
 from proxy.api.anthropic.error_form import message_error
 from proxy.api.http.stream_format import NamedEvents
-from proxy.api.manifest import Manifest, Route
+from proxy.api.manifest import AnswerWords, Manifest, Route
 from proxy.domain.identity import Scope
 
 PATH = "/v1/messages"
@@ -25,4 +25,11 @@ ANTHROPIC = Manifest(
     id_header="request-id",
     events=(MessageEvent, MessageError),
     described={"MessagesBody": ("messages",), "CountTokensBody": ("messages",)},
+    words=AnswerWords(
+        texts=frozenset({"text", "thinking", "partial_json", "name", "input"}),
+        finish="stop_reason",
+        # Which of them were cached is no difference.
+        prompt_tokens=frozenset({"input_tokens", "cache_read_input_tokens"}),
+        output_tokens="output_tokens",
+    ),
 )

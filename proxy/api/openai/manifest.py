@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.api.manifest import Manifest, Route
+from proxy.api.manifest import AnswerWords, Manifest, Route
 from proxy.api.openai.answer_bodies import ChatCompletionChunk, TextCompletionChunk
 from proxy.domain.identity import Scope
 
@@ -33,4 +33,11 @@ OPENAI = Manifest(
         "CompletionBody": ("both", "completions"),
         "NvExt": ("nvext",),
     },
+    words=AnswerWords(
+        texts=frozenset({"content", "text", "reasoning_content", "reasoning", "refusal"})
+        | {"name", "arguments", "input"},
+        finish="finish_reason",
+        prompt_tokens=frozenset({"prompt_tokens"}),
+        output_tokens="completion_tokens",
+    ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.api.http.stream_format import SSE, NamedEvents
-from proxy.api.manifest import Manifest, Route
+from proxy.api.manifest import AnswerWords, Manifest, Route
 from proxy.api.responses.answer_bodies import ResponseError, ResponseEvent
 from proxy.domain.identity import Scope
 
@@ -26,4 +26,10 @@ RESPONSES = Manifest(
     },
     events=(ResponseEvent, ResponseError),
     described={"ResponseBody": ("both", "chat", "responses")},
+    words=AnswerWords(
+        texts=frozenset({"name", "arguments", "input", "text"}),
+        finish="status",
+        prompt_tokens=frozenset({"input_tokens"}),
+        output_tokens="output_tokens",
+    ),
 )
