@@ -30,10 +30,17 @@ class Route:
     operation: str | None = None
     # Journal, log and spans may have its requests and answers. Callers refuse with `store: false`.
     is_recorded: bool = False
-    # Reads or ends what there is: it is counted as a request, and may run at any time.
+    # Reads or ends what there is, so that a counted request may run at any time.
     only_reads: bool = False
     # Of its streams.
     framing: StreamFormat = SSE
+
+    @property
+    def counts(self) -> bool:
+        """Whether its requests generate nothing, so that the application counts them in the limits
+        on requests. Generations are counted by the service, which knows what they cost.
+        """
+        return self.only_reads or self.need in (Scope.TOKENS, Scope.MODELS, Scope.KSERVE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ the engine's work.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol
@@ -30,9 +30,6 @@ from proxy.generation.service import Generation, Service
 
 class Renderer(Protocol):
     """One protocol's words for events. Payloads are JSON objects."""
-
-    def field_names(self) -> Mapping[str, str]:
-        """Fields whose name in this protocol is not the domain's, for errors."""
 
     def chunks(self, event: OutputEvent) -> Sequence[Part]: ...
 
@@ -73,7 +70,6 @@ class Answers:
         """
         delivery = Delivery.HELD if framing is None else Delivery.LIVE
         generation = self._service.generate(exchange.request, exchange.card, delivery)
-        generation.record.field_names = exchange.renderer.field_names
         if framing is None:
             return WholeAnswer(generation, exchange.renderer, at_end)
         return StreamedAnswer(

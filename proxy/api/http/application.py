@@ -193,7 +193,8 @@ class Application(FastAPI):
                     return send(message)
 
                 try:
-                    record.operation = self._scopes.at(scope["path"]).operation
+                    route = self._scopes.at(scope["path"])
+                    record.operation = route.operation
                     self._hosts.check(fields.get(b"host"))
                     await self._admit(scope, record)
                     caller, standings = current_caller.get(), None
@@ -202,10 +203,10 @@ class Application(FastAPI):
                     app: ASGIApp = self._recording
                     if method == "POST" and not KEY_NAMES.isdisjoint(fields):
                         app = self._idempotency or app
-                    if standings is None or not self._scopes.counts(path):
+                    if standings is None or not route.counts:
                         await app(scope, receive, send_with_head)
                     else:
-                        reads = self._scopes.only_reads(method, path)
+                        reads = method == "GET" or route.only_reads
                         async with self._limiter.counted(caller, standings, only_reads=reads):
                             await app(scope, receive, send_with_head)
                             standings.is_refused = (record.status or 0) >= 400
@@ -234,7 +235,7 @@ class Application(FastAPI):
         Raises:
             ProxyError: the caller is unknown, or may not use the route.
         """
-        need = self._scopes.of(scope["path"])
+        need = self._scopes.at(scope["path"]).need
         if self._authentication is None:
             if need is identity.Scope.ADMIN and not self._opens_administration:
                 raise RequestError(NO_ADMIN, code=ErrorCode.INSUFFICIENT_SCOPE)

@@ -125,7 +125,7 @@ class Idempotency:
             tenant=digest((who.tenant, address)),
             body=sha256.digest(),
             after=given.after,
-            is_private=is_shared or self._scopes.of(scope["path"]) is identity.Scope.ADMIN,
+            is_private=is_shared or self._scopes.at(scope["path"]).need is identity.Scope.ADMIN,
             is_shared=is_shared,
         )
 
@@ -134,7 +134,7 @@ class Idempotency:
         """Counts a request that generates nothing in the limits on requests."""
         caller = current_caller.get()
         standings: Standings | None = running_record().standings
-        is_counted = self._scopes.counts(scope["path"]) or not caller.has_limits
+        is_counted = self._scopes.at(scope["path"]).counts or not caller.has_limits
         if answer.outcome is Outcome.GENERATED or is_counted or standings is None:
             yield
         else:

@@ -15,8 +15,6 @@ from proxy.api.protocols import PROTOCOLS
 from proxy.domain.identity import Scope
 
 RETURN_SECRETS = "/admin/v1/keys"  # the prefix of routes whose answers are new keys
-# Requests whose route needs one of these generate nothing.
-COUNTED = frozenset({Scope.TOKENS, Scope.MODELS, Scope.KSERVE})
 UNKNOWN = Route(need=Open.CALLER)
 
 # The routes that are no protocol's.
@@ -63,20 +61,6 @@ class RouteScopes:
         """path: as ASGI has it, decoded."""
         route = self._fixed.get(path)
         return self._of_pattern(path) if route is None else route
-
-    def of(self, path: str) -> Need:
-        return self.at(path).need
-
-    def counts(self, path: str) -> bool:
-        """Whether its requests generate nothing, so that the application counts them in the limits
-        on requests. Generations are counted by the service, which knows what they cost.
-        """
-        route = self.at(path)
-        return route.only_reads or route.need in COUNTED
-
-    def only_reads(self, method: str, path: str) -> bool:
-        """Whether a counted request reads or ends what there is, so that it may run at any time."""
-        return method == "GET" or self.at(path).only_reads
 
     def _of_pattern(self, path: str) -> Route:
         for each in _BELOW:

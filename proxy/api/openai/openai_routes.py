@@ -178,7 +178,7 @@ def routes(
         It refuses every request that a generation would refuse.
         """
         exchange = await builder.chat(body, caller_name(http.scope))
-        generation, names = exchange.request, exchange.renderer.field_names
+        generation, record = exchange.request, running_record()
         try:
             request, *_ = await service.engine_requests(generation, exchange.card)
             admitted = await tokenizer.admit(request)
@@ -186,8 +186,7 @@ def routes(
             map_constraint_error(error, generation.constraint)
             raise
         is_clamped = request.max_tokens != generation.max_tokens
-        limit = "max_output_tokens" if is_clamped else names()["max_tokens"]
-        record = running_record()
+        limit = "max_output_tokens" if is_clamped else record.field_names()["max_tokens"]
         record.id, record.model = generation.id, request.model.name
         record.prompt_tokens = len(admitted.ids)
         return JSONResponse(

@@ -153,12 +153,14 @@ class RequestBuilder:
             body.check_choice(served.card.server_tools.tools)
         request = await converted(body.to_domain, caller)
         renderer = ChatRenderer(body, request, served.card, self._reasoning_fields)
+        running_record().field_names = renderer.field_names
         return await self.exchange(body, request, served, renderer)
 
     async def completion(self, body: CompletionBody, caller: str) -> Exchange:
         body, served = self.resolved(body, "prompt")
         request = body.to_domain(caller, served.card)
         renderer = CompletionRenderer(body, request, served.card)
+        running_record().field_names = renderer.field_names
         return await self.exchange(body, request, served, renderer)
 
     def resolved(self, body: Body, ids_field: str) -> tuple[Body, ServedModel]:
@@ -188,7 +190,6 @@ class RequestBuilder:
         """With the request's constraint and tools, once both are examined, and with what
         `include_timings` and `nvext` add to the answer.
         """
-        running_record().field_names = renderer.field_names
         if request.tools:
             tools = await self._examiner.tools(request.tools, request.caller)
             request = replace(request, tools=tools)

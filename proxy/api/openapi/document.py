@@ -112,7 +112,7 @@ def document(routes: Sequence[BaseRoute], scopes: RouteScopes | None) -> Json:
     if scopes is None:
         del made["components"]["securitySchemes"]
     for path, operations in made["paths"].items():
-        is_open = (scopes or RouteScopes()).of(path) is Open.ANYBODY
+        is_open = (scopes or RouteScopes()).at(path).need is Open.ANYBODY
         for method, operation in operations.items():
             is_keyed = method == "post" and not path.startswith(RETURN_SECRETS)
             _add_layers(operation, is_open=is_open, is_keyed=is_keyed)

@@ -34,6 +34,7 @@ from proxy.api.plain.plain_chat import (
     PlainChunk,
     PlainRenderer,
 )
+from proxy.domain.record import running_record
 from proxy.models.registry import Registry
 
 ChatRequest = Annotated[PlainChatBody, Body(openapi_examples=requests("plain"))]
@@ -54,6 +55,7 @@ def routes(answerer: Answers, models: Registry, *, bodies: BodyReader) -> APIRou
 
     def exchange(http: Request, body: PlainChatBody, *, sends_done: bool = True) -> Exchange:
         served = models.serving(body.model)
+        running_record().field_names = lambda: {"prompt": "messages"}
         request = with_patience(plain_chat.to_domain(body, served, caller_name(http.scope)))
         return Exchange(request, served.card, PlainRenderer(request, sends_done=sends_done))
 

@@ -331,6 +331,7 @@ class ResponseBuilder:
         elif body.background:
             request = replace(request, delta_log=DeltaLog())
         renderer = ResponseRenderer(body, request, served.card, offer, created_at=created_at)
+        running_record().field_names = renderer.field_names
         return await self._builder.exchange(body, request, served, renderer)
 
     async def _fitting(

@@ -252,7 +252,6 @@ class Compaction:
 
     def __init__(self, renderer: ResponseRenderer) -> None:
         self._renderer = renderer
-        self.field_names = renderer.field_names
         self.chunks, self.kept = renderer.chunks, renderer.kept
 
     def full(self, completion: Completion) -> Json:
