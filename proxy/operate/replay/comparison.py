@@ -59,7 +59,7 @@ Place = tuple[int, ...]  # the `index` of each object around a field, or its num
 
 
 class _Reading:
-    """What stands in a body, or in the data of each event. What is no JSON object is left out."""
+    """What stands in a body, or in each line or event of a stream that is a JSON object."""
 
     def __init__(self, words: AnswerWords, answer: str) -> None:
         self._words = words
@@ -67,9 +67,8 @@ class _Reading:
         self.texts: defaultdict[tuple[Place, str], list[str]] = defaultdict(list)
         self.usage: tuple[int, int] | None = None
         self.errors: list[str] = []
-        lines = [line for line in answer.splitlines() if line.startswith(DATA)]
-        for text in [line.removeprefix(DATA) for line in lines] or [answer]:
-            if (chunk := fields_of(text)) is not None:
+        for text in (answer,) if fields_of(answer) is not None else answer.split("\n"):
+            if (chunk := fields_of(text.removeprefix(DATA))) is not None:
                 self._read(chunk)
 
     def _read(self, chunk: Mapping[str, Any]) -> None:

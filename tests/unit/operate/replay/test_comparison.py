@@ -27,7 +27,10 @@ def whole(text: str = "Hello", finish: str = "stop", usage: object = USAGE, **mo
 
 
 def events(*chunks: object) -> str:
-    return "".join(f"id: 1\ndata: {json.dumps(each)}\n\n" for each in chunks) + "data: [DONE]\n\n"
+    return (
+        "".join(f"id: 1\ndata: {json.dumps(each, ensure_ascii=False)}\n\n" for each in chunks)
+        + "data: [DONE]\n\n"
+    )
 
 
 def chunk(index: int = 0, finish: str | None = None, **delta: object) -> dict[str, object]:
@@ -51,17 +54,23 @@ def recorded(body: str, answer: str, status: int = 200) -> Recorded:
     )
 
 
-def test_a_stream_and_a_whole_answer_have_the_same_facts():
+def test_a_stream_lines_and_a_whole_answer_have_the_same_facts():
     call = {"index": 0, "id": "call_9", "function": {"name": "f", "arguments": '{"a'}}
     more = {"index": 0, "function": {"arguments": '":1}'}}
     stream = events(
-        *(chunk(role="assistant", content=""), chunk(reasoning_content="hm"), chunk(content="Hel")),
+        *(
+            chunk(role="assistant", content=""),
+            chunk(reasoning_content="hm"),
+            chunk(content="Hel\u2028"),
+        ),
         *(chunk(content="lo"), chunk(tool_calls=[call]), chunk(tool_calls=[more])),
         *(chunk(finish="tool_calls"), {"choices": [], "usage": USAGE}),
     )
-    complete = whole(finish="tool_calls", tool_calls=CALLS, reasoning_content="hm")
+    complete = whole("Hel\u2028lo", finish="tool_calls", tool_calls=CALLS, reasoning_content="hm")
     words = words_at(CHAT)
+    lines = stream.replace("id: 1\n", "").replace("data: ", "").replace("\n\n", "\n")
     facts = facts_of(200, stream, words)
+    assert facts == facts_of(200, lines, words)
     assert (facts.finishes, facts.usage) == (("tool_calls",), (3, 5))
     assert facts == facts_of(200, complete, words)
 
