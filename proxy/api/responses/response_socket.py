@@ -23,6 +23,7 @@ from proxy.api import errors
 from proxy.api.http.request_socket import RequestSocket, SocketParts, socket_route
 from proxy.api.http.stream_format import Payload
 from proxy.api.responses.input_items import AnyItem
+from proxy.api.responses.manifest import PATH
 from proxy.api.responses.response_body import Absent, ResponseBody
 from proxy.api.responses.response_builder import ResponseBuilder, ResponseExchange, whole_items
 from proxy.domain.errors import ErrorCode, InvalidRequest
@@ -34,7 +35,6 @@ from proxy.generation.service import Service
 from proxy.state.kept_by_tenant import KeptByTenant
 from proxy.state.responses import TENANT_RESPONSES, KeptResponse
 
-PATH = "/v1/responses"
 MOST_KEPT = 16  # responses of one socket, the newest
 MOST_KEPT_BYTES = 4_000_000
 MOST_BYTES_OF_ALL = 64_000_000  # then the oldest of the tenant that has most make room
