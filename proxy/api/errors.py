@@ -110,7 +110,8 @@ def response_of(error: Exception, path: str) -> Response:
 def _response(
     body: dict[str, Any], status: int, path: str, headers: Mapping[str, str]
 ) -> JSONResponse:
-    return JSONResponse(errors_at(path).error_body(body), status, headers=headers)
+    form = errors_at(path)
+    return JSONResponse(body if form is None else form.body(body), status, headers=headers)
 
 
 def code_of(error: Exception) -> ErrorCode:

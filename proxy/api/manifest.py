@@ -9,7 +9,6 @@ from enum import Enum
 from pydantic import BaseModel
 
 from proxy.api.http.stream_format import SSE, Payload, StreamFormat
-from proxy.api.openapi.responses import ErrorBody
 from proxy.domain.identity import Scope
 
 
@@ -44,6 +43,16 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorForm:
+    """Of errors of all paths that begin with the prefix, also of unknown ones."""
+
+    prefix: str
+    body: Callable[[Payload], Payload]  # of the same error in OpenAI's form
+    model: type[BaseModel]
+    id_header: str | None = None  # of every answer there: the same as x-request-id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerWords:
     """Names of the fields that say what an answer is, in one body or in its events' data."""
 
@@ -51,17 +60,14 @@ class AnswerWords:
     finish: str
     prompt_tokens: frozenset[str]  # of `usage`, where they add up
     output_tokens: str
+    whole: str | None = None  # of the events that have the whole answer as it is then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     # By path. A path that ends with / stands for all below it that are not listed.
     routes: Mapping[str, Route]
-    # How the paths begin, also unknown ones, whose errors have this protocol's form.
-    prefix: str | None = None
-    error_body: Callable[[Payload], Payload] = dict  # of the same error in OpenAI's form
-    error_model: type[BaseModel] = ErrorBody
-    id_header: str | None = None  # its own name of x-request-id
+    errors: ErrorForm | None = None  # None: OpenAI's form
     # For the OpenAPI document: models of events, and the kinds of rows in parameters.md that
     # describe the fields of a schema.
     events: Sequence[type[BaseModel]] = ()

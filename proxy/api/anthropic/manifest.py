@@ -5,7 +5,7 @@ from __future__ import annotations
 from proxy.api.anthropic.answer_bodies import MessageError, MessageEvent
 from proxy.api.anthropic.error_form import message_error
 from proxy.api.http.stream_format import NamedEvents
-from proxy.api.manifest import AnswerWords, Manifest, Route
+from proxy.api.manifest import AnswerWords, ErrorForm, Manifest, Route
 from proxy.domain.identity import Scope
 
 PATH = "/v1/messages"
@@ -19,10 +19,7 @@ ANTHROPIC = Manifest(
         PATH: Route(need=Scope.CHAT, operation="chat", is_recorded=True, framing=MESSAGE_EVENTS),
         f"{PATH}/count_tokens": Route(need=Scope.TOKENS),
     },
-    prefix=PATH,
-    error_body=message_error,
-    error_model=MessageError,
-    id_header="request-id",
+    errors=ErrorForm(prefix=PATH, body=message_error, model=MessageError, id_header="request-id"),
     events=(MessageEvent, MessageError),
     described={"MessagesBody": ("messages",), "CountTokensBody": ("messages",)},
     words=AnswerWords(

@@ -285,8 +285,8 @@ class Application(FastAPI):
         if record.request_trace is not None:
             headers.append((b"x-request-trace", record.request_trace.encode()))
         request_id = record.request_id.encode()
-        if (own_name := errors_at(scope["path"]).id_header) is not None:
-            headers.append((own_name.encode(), request_id))
+        if (form := errors_at(scope["path"])) is not None and form.id_header is not None:
+            headers.append((form.id_header.encode(), request_id))
         if b"cache-control" not in dict(headers):  # it is one caller's
             headers.append((b"cache-control", b"no-store"))
         message["headers"] = [*headers, NOSNIFF, (b"x-request-id", request_id)]

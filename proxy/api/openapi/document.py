@@ -116,12 +116,11 @@ def document(routes: Sequence[BaseRoute], scopes: RouteScopes | None) -> Json:
         for method, operation in operations.items():
             is_keyed = method == "post" and not path.startswith(RETURN_SECRETS)
             _add_layers(operation, is_open=is_open, is_keyed=is_keyed)
-            protocol = errors_at(path)
-            if protocol.prefix is not None:
+            if (form := errors_at(path)) is not None:
                 for status, response in operation["responses"].items():
-                    response["headers"] |= header_references(protocol.prefix)
+                    response["headers"] |= header_references(form.prefix)
                     if int(status) >= 400:
-                        response["content"] = {JSON: {"schema": reference(protocol.error_model)}}
+                        response["content"] = {JSON: {"schema": reference(form.model)}}
             if scopes is not None and not is_open:
                 operation["security"] = [{name: []} for name in keys]
             _add_examples(operation, schemas)

@@ -31,5 +31,6 @@ RESPONSES = Manifest(
         finish="status",
         prompt_tokens=frozenset({"input_tokens"}),
         output_tokens="output_tokens",
+        whole="response",
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import takewhile
@@ -72,7 +72,12 @@ class _Reading:
                 self._read(chunk)
 
     def _read(self, chunk: Mapping[str, Any]) -> None:
-        words, waiting = self._words, _placed((), [chunk])
+        words = self._words
+        if words.whole is not None and isinstance(whole := chunk.get(words.whole), Mapping):
+            chunk = whole
+            self.finishes.clear()
+            self.texts.clear()
+        waiting: list[tuple[Place, Mapping[str, Any]]] = [(_within((), chunk), chunk)]
         while waiting:
             at, fields = waiting.pop()
             for name, value in fields.items():
@@ -87,7 +92,9 @@ class _Reading:
                 elif isinstance(value, Mapping):
                     waiting.append((at, value))
                 elif isinstance(value, list):
-                    waiting += _placed(at, value)
+                    for number, each in enumerate(value):
+                        if isinstance(each, Mapping):
+                            waiting.append((_within(at, each, number), each))
 
     def _count(self, usage: Mapping[str, Any]) -> None:
         counts = {name: count for name, count in usage.items() if isinstance(count, int)}
@@ -96,13 +103,10 @@ class _Reading:
             self.usage = sum(counts.get(each, 0) for each in self._words.prompt_tokens), output
 
 
-def _placed(at: Place, values: Sequence[Any]) -> list[tuple[Place, Mapping[str, Any]]]:
-    """The objects of a list that is at a place."""
-    return [
-        ((*at, each["index"] if isinstance(each.get("index"), int) else number), each)
-        for number, each in enumerate(values)
-        if isinstance(each, Mapping)
-    ]
+def _within(at: Place, fields: Mapping[str, Any], *number: int) -> Place:
+    """number: in a list, for an object without an `index`."""
+    index = fields.get("index")
+    return (*at, index) if isinstance(index, int) else (*at, *number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
