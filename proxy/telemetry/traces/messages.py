@@ -83,8 +83,7 @@ class TracedContent:
             return {CONTENT_LOST: self._lost}
         if self._asked is None:
             return {}
-        newest_first = (_asked(message) for message in reversed(self._asked))
-        asked, is_asked_cut = _fitting(newest_first)
+        asked, is_asked_cut = _fitting(map(_shown, reversed(self._asked)))  # the newest are kept
         choices = sorted(self._choices.items()) if is_answered else ()
         said, is_said_cut = _fitting(choice.message for _, choice in choices)
         found: dict[str, Any] = {
@@ -119,14 +118,17 @@ class _Choice:
 
     @property
     def message(self) -> Part:
-        parts: list[Part] = []
-        if thought := "".join(self.thought):
-            parts.append({"type": "reasoning", "content": thought})
-        if text := "".join(self.text):
-            parts.append(_text(text))
-        for _, (call_id, name, fragments) in sorted(self.calls.items()):
-            parts.append(_call(ToolCall(id=call_id, name=name, arguments="".join(fragments))))
-        return {"role": "assistant", "parts": parts, "finish_reason": self.finish}
+        calls = (
+            ToolCall(id=call_id, name=name, arguments="".join(fragments))
+            for _, (call_id, name, fragments) in sorted(self.calls.items())
+        )
+        said = Message(
+            role="assistant",
+            content="".join(self.text) or None,
+            reasoning="".join(self.thought),
+            tool_calls=tuple(calls),
+        )
+        return {**_shown(said), "finish_reason": self.finish}
 
 
 def _messages(request: GenerationRequest) -> Iterator[Message]:
@@ -169,27 +171,23 @@ def _fitting(messages: Iterable[Part]) -> tuple[list[Part], bool]:
     return kept, is_cut
 
 
-def _asked(message: Message) -> Part:
-    return {"role": message.role, "parts": [*_parts_of(message)]}
-
-
-def _parts_of(message: Message) -> Iterator[Part]:
+def _shown(message: Message) -> Part:
+    parts: list[Part] = []
     if message.reasoning:
-        yield {"type": "reasoning", "content": message.reasoning}
+        parts.append({"type": "reasoning", "content": message.reasoning})
     if message.role == "tool":
         said = message.content or ""
-        yield {"type": "tool_call_response", "id": message.tool_call_id, "response": said}
+        parts.append({"type": "tool_call_response", "id": message.tool_call_id, "response": said})
     else:
-        for text in message.parts or (message.content,) * (message.content is not None):
-            yield {"type": "image"} if text is None else _text(text)  # its kind, not its bytes
+        texts = message.parts or (message.content,) * (message.content is not None)
+        parts += [_part(text) for text in texts]
     for call in message.tool_calls:
-        yield _call(call)
+        parts.append(
+            {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
+        )
+    return {"role": message.role, "parts": parts}
 
 
-def _text(text: str) -> Part:
-    return {"type": "text", "content": text}
-
-
-def _call(call: ToolCall) -> Part:
-    """Arguments are the text that the model wrote."""
-    return {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
+def _part(text: str | None) -> Part:
+    """None stands for an image: its kind is shown, not its bytes."""
+    return {"type": "image"} if text is None else {"type": "text", "content": text}
