@@ -1,5 +1,5 @@
-"""Errors -> HTTP. One body: `{"error": {"message", "type", "param", "code"}}`; for paths of
-Anthropic's API, its own.
+"""Errors -> HTTP. One body: `{"error": {"message", "type", "param", "code"}}`; a protocol
+may have its own form.
 
 Called where errors are caught: once for HTTP responses (`http.application`), once for streams that
 have started (`http.answer`), once for WebSocket messages (`openai.chat_socket`).
@@ -18,8 +18,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from proxy.api.anthropic.error_form import message_error
-from proxy.api.http.route_scopes import MESSAGES, paths
+from proxy.api.http.route_scopes import paths
+from proxy.api.protocols import errors_at
 from proxy.domain.errors import (
     ErrorCode,
     ErrorType,
@@ -49,7 +49,7 @@ FEATURES: Mapping[str, tuple[str, str | None]] = {
     "assistants": ("the Assistants API", CHAT),
     "threads": ("the Assistants API", CHAT),
     "realtime": ("the Realtime API", SOCKET),
-    "messages": ("this part of Anthropic's API", MESSAGES),
+    "messages": ("this part of Anthropic's API", "/v1/messages"),
     "openai": ("Azure's API", CHAT),
     "api": ("Ollama's API", CHAT),
     "generate": ("the API of Text Generation Inference", "/v1/completions"),
@@ -79,15 +79,24 @@ def body_of(error: Exception) -> dict[str, Any]:
             advice="this is a bug of the proxy: report it with this line",
         )
         return _body(_with_id(INTERNAL), None, ErrorCode.INTERNAL_ERROR)
+    message, param = _named(error)
     if error.detail is None:
-        return _body(error.message, error.param, error.code)
+        return _body(message, param, error.code)
     logger.error(
         "request failed",
         code=error.code.value,
         detail=error.detail[:LONGEST_DETAIL],
         advice="`detail` is what another program reported: look at its state and its log",
     )
-    return _body(_with_id(error.message), error.param, error.code)
+    return _body(_with_id(message), param, error.code)
+
+
+def _named(error: ProxyError) -> tuple[str, str | None]:
+    """Message and param, with the name of the field that the caller knows."""
+    if (own := error.param) is None:
+        return error.message, None
+    name = running_record().field_names().get(own, own)
+    return error.message.replace(f"'{own}'", f"'{name}'"), name
 
 
 def response_of(error: Exception, path: str) -> Response:
@@ -101,8 +110,8 @@ def response_of(error: Exception, path: str) -> Response:
 def _response(
     body: dict[str, Any], status: int, path: str, headers: Mapping[str, str]
 ) -> JSONResponse:
-    body = message_error(body) if path.startswith(MESSAGES) else body
-    return JSONResponse(body, status, headers=headers)
+    form = errors_at(path)
+    return JSONResponse(body if form is None else form.body(body), status, headers=headers)
 
 
 def code_of(error: Exception) -> ErrorCode:

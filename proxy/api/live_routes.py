@@ -21,8 +21,8 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
 from proxy.access.concurrency import ConcurrencyLimit
-from proxy.api.http.answer import SSE, Payload, named_event
 from proxy.api.http.client_disconnect import CancelOnDisconnect
+from proxy.api.http.stream_format import SSE, Payload, named_event
 from proxy.api.pools.pool_bodies import Plans, deployment_bodies, endpoint_body
 from proxy.api.pools.pools_routes import queue_bodies
 from proxy.domain.endpoints import Decisions, Pools

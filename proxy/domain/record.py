@@ -6,7 +6,7 @@ spans and usage are read from it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -113,7 +113,9 @@ class TokenCount(Protocol):
 
 
 class Content(Protocol):
-    """Keeps the answer for the request's span."""
+    """Keeps prompts and answer for the request's span."""
+
+    def ask(self, request: GenerationRequest) -> None: ...
 
     def add(self, event: OutputEvent) -> None: ...
 
@@ -201,6 +203,7 @@ class RequestRecord:
     # request_trace: the caller's own, of the header x-request-trace.
     method: str = ""
     path: str = ""
+    operation: str | None = None  # its name in OpenTelemetry's conventions
     request_id: str = ""
     headers: Headers = ()  # names in lower case
     request_trace: str | None = None
@@ -224,6 +227,8 @@ class RequestRecord:
     error: str | None = None
     has_failed: bool = False  # the stream ends with an error, though its status was 200
     is_private: bool = False  # the caller asked that the answer is not stored
+    # Fields of the domain -> their names in the request's protocol, for errors.
+    field_names: Callable[[], Mapping[str, str]] = dict
     idempotency: str | None = None  # what became of its Idempotency-Key
     content: Content | None = None  # None where its span has no messages
     # Comments for a streamed answer; whoever sends them removes them.

@@ -98,6 +98,8 @@ class Service:
         record = running_record()
         record.lifecycle, record.fallback_from = card.lifecycle, request.fallback_from
         record.dropped_tools = request.dropped_tools
+        if record.content is not None:
+            record.content.ask(request)
         if card.lifecycle is not NO_END:
             self._deprecations.note(card, current_caller.get().tenant)
         return record

@@ -4,7 +4,6 @@ bytes of them wait in memory to be written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from threading import Lock
 from typing import Any
 
@@ -38,12 +37,6 @@ def fields_of(body: bytes | str) -> dict[str, Any] | None:
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
-
-
-def objects_of(value: Any) -> list[Mapping[str, Any]]:
-    """The objects of a list; none where it is not a list."""
-    found = value if isinstance(value, list) else []
-    return [each for each in found if isinstance(each, Mapping)]
 
 
 def may_be_kept(fields: dict[str, Any]) -> bool:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from prometheus_client.utils import floatToGoString
 
-from proxy.api.http.route_scopes import NEEDS, RouteScopes
+from proxy.api.http.route_scopes import ROUTES
 from proxy.domain.errors import ErrorCode
 from proxy.domain.identity import Scope
 from proxy.domain.output import FinishReason
@@ -114,9 +114,9 @@ def test_responses_are_those_of_all_routes_that_generate():
         for selector in selectors(expression)
     }
     [pattern] = patterns
-    found = {route for route in NEEDS if re.fullmatch(pattern, route)}
-    scopes, generate = RouteScopes(), (Scope.CHAT, Scope.COMPLETIONS)
-    generating = {r for r, need in NEEDS.items() if need in generate and not scopes.counts(r)}
+    found = {route for route in ROUTES if re.fullmatch(pattern, route)}
+    scopes = (Scope.CHAT, Scope.COMPLETIONS)
+    generating = {path for path, r in ROUTES.items() if r.need in scopes and not r.counts}
     # A WebSocket has no HTTP response. /render has a scope of its own.
     assert found == generating - {"/v1/chat/completions/ws"}
 

@@ -45,7 +45,7 @@ WHERE = {
     "limits": "every answer to a caller with limits",
     "generation": "an answer that a model gave",
     "key": "an answer to a request with an `Idempotency-Key`",
-    "messages": "every answer of `/v1/messages`",
+    "/v1/messages": "every answer of `/v1/messages`",
 }
 MARKS = re.compile(r"([\\*_\[\]<>|`])")
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from proxy.api.anthropic.error_form import message_error
-from proxy.api.http.answer import NamedEvents
 from proxy.api.openai.field_types import Json
 from proxy.api.openai.message_bodies import partial_object
 from proxy.domain.completion import Completion
@@ -29,12 +27,6 @@ NAMES = {
     "reasoning_effort": "thinking",
     "continue_final_message": "messages",
 }
-
-
-MESSAGE_EVENTS = NamedEvents(
-    keep_alive=b'event: ping\ndata: {"type":"ping"}\n\n',
-    error_body=message_error,
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,10 @@ from proxy.api.anthropic.answer_bodies import (
     MessageEvent,
     TokenCount,
 )
+from proxy.api.anthropic.manifest import MESSAGE_EVENTS, PATH
 from proxy.api.anthropic.message_body import CountTokensBody, MessagesBody
-from proxy.api.anthropic.message_renderer import MESSAGE_EVENTS, MessageRenderer
-from proxy.api.http.answer import Answers, Exchange, protocol_names
+from proxy.api.anthropic.message_renderer import MessageRenderer
+from proxy.api.http.answer import Answers, Exchange
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader, converted
 from proxy.api.http.own_headers import TAKES_HEADER, with_patience
@@ -57,7 +58,7 @@ def routes(
     *,
     bodies: BodyReader,
 ) -> APIRouter:
-    router = typed_router(bodies, "/v1/messages", tag="anthropic")
+    router = typed_router(bodies, PATH, tag="anthropic")
 
     async def exchange(http: Request, body: CountTokensBody) -> Exchange:
         tools = await converted(lambda: body.callable_tools)
@@ -69,13 +70,13 @@ def routes(
         display = None if body.thinking is None else body.thinking.display
         paths = [path for path, _ in tools]
         renderer = MessageRenderer(request, paths, hides_thoughts=display == "omitted")
-        with protocol_names(renderer.field_names):
-            if request.tools:
-                examined = await examiner.tools(request.tools, request.caller)
-                request = replace(request, tools=examined)
-            if (asked := body.asked_format) is not None:
-                constraint = await examiner.constraint(asked, request.caller)
-                request = replace(request, constraint=constraint)
+        running_record().field_names = renderer.field_names
+        if request.tools:
+            examined = await examiner.tools(request.tools, request.caller)
+            request = replace(request, tools=examined)
+        if (asked := body.asked_format) is not None:
+            constraint = await examiner.constraint(asked, request.caller)
+            request = replace(request, constraint=constraint)
         return Exchange(with_patience(request), served.card, renderer)
 
     @router.post("", name="create", responses=MESSAGE, openapi_extra=TAKES_HEADER)
@@ -89,9 +90,8 @@ def routes(
     async def count_tokens(http: Request, body: CountRequest) -> Response:
         """The tokens of the prompt, counted by the model's tokenizer; generates nothing."""
         asked = await exchange(http, body)
-        with protocol_names(asked.renderer.field_names):
-            request, *_ = await service.engine_requests(asked.request, asked.card)
-            count = len((await tokenizer.admit(request)).ids)
+        request, *_ = await service.engine_requests(asked.request, asked.card)
+        count = len((await tokenizer.admit(request)).ids)
         record = running_record()
         record.id, record.model, record.prompt_tokens = request.id, request.model.name, count
         return JSONResponse({"input_tokens": count})

@@ -1,5 +1,5 @@
-"""A generation as an HTTP answer: what a protocol hands over, the formats of streams, and the two
-answers: streamed, or as one body that is the fold of its events.
+"""A generation as an HTTP answer: what a protocol hands over, and the two answers: streamed, or as
+one body that is the fold of its events.
 
 Both live exactly as long as their client: when it disconnects, the events are closed, and with them
 the engine's work.
@@ -8,10 +8,10 @@ the engine's work.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Protocol
 
 import orjson
 from starlette.responses import Response
@@ -20,110 +20,16 @@ from starlette.types import Receive, Scope, Send
 from proxy.api import errors
 from proxy.api.http.client_disconnect import CancelOnDisconnect
 from proxy.api.http.own_headers import headers_of
+from proxy.api.http.stream_format import Part, Payload, StreamFormat
 from proxy.domain.completion import Completion, Fold
-from proxy.domain.errors import ProxyError
 from proxy.domain.events import Finished, OutputEvent
 from proxy.domain.model import ModelCard
 from proxy.domain.request import Delivery, GenerationRequest
 from proxy.generation.service import Generation, Service
 
-Payload = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Annotation:
-    """Extra data that a client asked for, sent between the payloads of a stream. `value`: JSON."""
-
-    name: str
-    value: Any
-
-
-Part = Payload | Annotation
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamFormat:
-    """before, after: of each payload's JSON. end: is sent last, after an error as well.
-
-    has_comments: the format has text that ordinary clients ignore. keep_alive: is sent in silence,
-    if so. error_before: before `before`. error_body: what is sent of the usual error body.
-    """
-
-    headers: list[tuple[bytes, bytes]]
-    before: bytes = b""
-    after: bytes = b"\n"
-    end: bytes = b""
-    has_comments: bool = False
-    keep_alive: bytes = b": keep-alive\n\n"
-    error_before: bytes = b""
-    error_body: Callable[[Payload], Payload] = dict
-
-    def encode(self, part: Part) -> bytes:
-        """Raises TypeError: an annotation, in a format without comments."""
-        if isinstance(part, Annotation):
-            return self.comment(part.name.encode() + b" " + orjson.dumps(part.value))
-        return self.before + orjson.dumps(part) + self.after
-
-    def error(self, body: Payload) -> bytes:
-        return self.error_before + self.encode(self.error_body(body))
-
-    def comment(self, text: bytes) -> bytes:
-        """text: one line."""
-        if not self.has_comments:
-            raise TypeError(f"this format cannot carry the comment {text[:100]!r}")
-        return b": " + text + b"\n\n"
-
-
-def named_event(payload: Payload) -> bytes:
-    """An event with the name of its type."""
-    return b"event: %b\ndata: %b\n\n" % (payload["type"].encode(), orjson.dumps(payload))
-
-
-_UNBUFFERED = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
-# OpenAI's stream: an error is an ordinary event, and `[DONE]` is the end.
-SSE = StreamFormat(
-    headers=[(b"content-type", b"text/event-stream; charset=utf-8"), *_UNBUFFERED],
-    before=b"data: ",
-    after=b"\n\n",
-    end=b"data: [DONE]\n\n",
-    has_comments=True,
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedEvents(StreamFormat):
-    """Each event has the name of its type."""
-
-    headers: list[tuple[bytes, bytes]] = field(default_factory=SSE.headers.copy)
-    has_comments: bool = True
-
-    def encode(self, part: Part) -> bytes:
-        return named_event(part) if isinstance(part, dict) else StreamFormat.encode(self, part)
-
-
-# For /v1/responses, where nothing else of the response is known.
-RESPONSE_ERRORS = NamedEvents(
-    end=SSE.end,
-    error_body=lambda body: {**body["error"], "type": "error", **body},
-)
-# For /chat/sse: an error is an event with the name `error`.
-SSE_NAMED_ERRORS = replace(
-    SSE,
-    error_before=b"event: error\n",
-    error_body=lambda body: {key: body["error"][key] for key in ("message", "type", "code")},
-)
-# For /chat/stream: newline-delimited JSON; an error is the last line.
-JSON_LINES = StreamFormat(
-    headers=[(b"content-type", b"application/json"), *_UNBUFFERED],
-    error_body=lambda body: {**body, "done": True},
-)
-
 
 class Renderer(Protocol):
     """One protocol's words for events. Payloads are JSON objects."""
-
-    def field_names(self) -> Mapping[str, str]:
-        """Fields whose name in this protocol is not the domain's, for errors."""
 
     def chunks(self, event: OutputEvent) -> Sequence[Part]: ...
 
@@ -144,29 +50,6 @@ class Exchange:
 
 
 AtEnd = Callable[[Finished], Awaitable[None]]
-FieldNames = Callable[[], Mapping[str, str]]
-
-
-def rename_field(error: Exception, names: FieldNames) -> None:
-    """Gives an error the name of its field that the caller knows, in its message, too.
-
-    names: such as Renderer.field_names.
-    """
-    if not isinstance(error, ProxyError) or error.param is None:
-        return
-    if (name := names().get(error.param)) is not None:
-        error.message = error.message.replace(f"'{error.param}'", f"'{name}'")
-        error.param = name
-
-
-@contextmanager
-def protocol_names(names: FieldNames) -> Iterator[None]:
-    """Errors that are raised in the `with` get the field names that the caller knows."""
-    try:
-        yield
-    except Exception as error:
-        rename_field(error, names)
-        raise
 
 
 class Answers:
@@ -208,13 +91,12 @@ class WholeAnswer(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         folded, renderer = Fold(), self._renderer
         completion = None
-        with protocol_names(renderer.field_names):
-            async with CancelOnDisconnect(receive), aclosing(self._generation.events) as events:
-                async for event in events:
-                    folded.add(renderer.kept(event))
-                    if self._at_end is not None and isinstance(event, Finished):
-                        await self._at_end(event)
-                completion = folded.completion()
+        async with CancelOnDisconnect(receive), aclosing(self._generation.events) as events:
+            async for event in events:
+                folded.add(renderer.kept(event))
+                if self._at_end is not None and isinstance(event, Finished):
+                    await self._at_end(event)
+            completion = folded.completion()
         if completion is not None:
             headers = headers_of(self._generation.record, asyncio.get_running_loop().time())
             body = orjson.dumps(renderer.full(completion))
@@ -276,7 +158,6 @@ class StreamedAnswer(Response):
                 finally:
                     await self._end_comments()
         except Exception as error:
-            rename_field(error, self._renderer.field_names)
             if not self._has_started:
                 raise
             self._record.has_failed = True

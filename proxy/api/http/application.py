@@ -35,10 +35,12 @@ from proxy.api.http.authentication import ADMIT, Authentication
 from proxy.api.http.hosts import HostPolicy
 from proxy.api.http.idempotency import KEY_NAMES, Idempotency, IdempotencyParts
 from proxy.api.http.recording import Recording
-from proxy.api.http.route_scopes import MESSAGES, Open, RouteScopes
+from proxy.api.http.route_scopes import RouteScopes
 from proxy.api.http.typed_route import TypedRoute
+from proxy.api.manifest import Open
 from proxy.api.openapi.document import NAME
 from proxy.api.openapi.responses import HEADERS
+from proxy.api.protocols import errors_at
 from proxy.domain import identity
 from proxy.domain.errors import ErrorCode, ProxyError, RequestError, in_short
 from proxy.domain.identity import ANYONE, ANYONE_BUT_ADMINS, Caller, current_caller
@@ -191,6 +193,8 @@ class Application(FastAPI):
                     return send(message)
 
                 try:
+                    route = self._scopes.at(scope["path"])
+                    record.operation = route.operation
                     self._hosts.check(fields.get(b"host"))
                     await self._admit(scope, record)
                     caller, standings = current_caller.get(), None
@@ -199,10 +203,10 @@ class Application(FastAPI):
                     app: ASGIApp = self._recording
                     if method == "POST" and not KEY_NAMES.isdisjoint(fields):
                         app = self._idempotency or app
-                    if standings is None or not self._scopes.counts(path):
+                    if standings is None or not route.counts:
                         await app(scope, receive, send_with_head)
                     else:
-                        reads = self._scopes.only_reads(method, path)
+                        reads = method == "GET" or route.only_reads
                         async with self._limiter.counted(caller, standings, only_reads=reads):
                             await app(scope, receive, send_with_head)
                             standings.is_refused = (record.status or 0) >= 400
@@ -231,7 +235,7 @@ class Application(FastAPI):
         Raises:
             ProxyError: the caller is unknown, or may not use the route.
         """
-        need = self._scopes.of(scope["path"])
+        need = self._scopes.at(scope["path"]).need
         if self._authentication is None:
             if need is identity.Scope.ADMIN and not self._opens_administration:
                 raise RequestError(NO_ADMIN, code=ErrorCode.INSUFFICIENT_SCOPE)
@@ -281,8 +285,8 @@ class Application(FastAPI):
         if record.request_trace is not None:
             headers.append((b"x-request-trace", record.request_trace.encode()))
         request_id = record.request_id.encode()
-        if scope["path"].startswith(MESSAGES):
-            headers.append((b"request-id", request_id))  # the name that Anthropic's SDKs read
+        if (form := errors_at(scope["path"])) is not None and form.id_header is not None:
+            headers.append((form.id_header.encode(), request_id))
         if b"cache-control" not in dict(headers):  # it is one caller's
             headers.append((b"cache-control", b"no-store"))
         message["headers"] = [*headers, NOSNIFF, (b"x-request-id", request_id)]

@@ -10,7 +10,7 @@ from prometheus_client import Counter
 from starlette.types import Scope as Connection
 
 from proxy.access.authentication.authenticator import Authenticator
-from proxy.api.http.route_scopes import Need
+from proxy.api.manifest import Need
 from proxy.domain.errors import ErrorCode, ProxyError, RequestError, in_short
 from proxy.domain.identity import Caller, Scope, current_caller
 from proxy.domain.record import RequestRecord

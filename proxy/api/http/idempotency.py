@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 
@@ -15,19 +15,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from proxy.access.limits.caller_meters import Standings
 from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.api import errors
-from proxy.api.anthropic.message_renderer import MESSAGE_EVENTS
-from proxy.api.http.answer import (
-    JSON_LINES,
-    RESPONSE_ERRORS,
-    SSE,
-    SSE_NAMED_ERRORS,
-    StreamFormat,
-)
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.client_disconnect import CancelOnDisconnect
 from proxy.api.http.recorded_generation import Generation
-from proxy.api.http.route_scopes import MESSAGES, RETURN_SECRETS, RouteScopes
+from proxy.api.http.route_scopes import RETURN_SECRETS, RouteScopes
 from proxy.domain import identity
 from proxy.domain.errors import (
     Conflict,
@@ -65,12 +57,6 @@ LOST = (
     "This answer is lost: the proxy that generated it has ended, or it was read too slowly. Send "
     "the request again."
 )
-FORMATS: Mapping[str, StreamFormat] = {  # SSE for others
-    "/chat/sse": SSE_NAMED_ERRORS,
-    "/chat/stream": JSON_LINES,
-    "/v1/responses": RESPONSE_ERRORS,
-    MESSAGES: MESSAGE_EVENTS,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +124,7 @@ class Idempotency:
             tenant=digest((who.tenant, address)),
             body=sha256.digest(),
             after=given.after,
-            is_private=is_shared or self._scopes.of(scope["path"]) is identity.Scope.ADMIN,
+            is_private=is_shared or self._scopes.at(scope["path"]).need is identity.Scope.ADMIN,
             is_shared=is_shared,
         )
 
@@ -147,7 +133,7 @@ class Idempotency:
         """Counts a request that generates nothing in the limits on requests."""
         caller = current_caller.get()
         standings: Standings | None = running_record().standings
-        is_counted = self._scopes.counts(scope["path"]) or not caller.has_limits
+        is_counted = self._scopes.at(scope["path"]).counts or not caller.has_limits
         if answer.outcome is Outcome.GENERATED or is_counted or standings is None:
             yield
         else:
@@ -168,10 +154,11 @@ class Idempotency:
             raise self._refusal(refused) from None
         except (StreamLost, StreamsUnavailable):
             lost = ModelUnavailable(LOST)
-            framing = FORMATS.get(scope["path"], SSE)
+            framing = self._scopes.at(scope["path"]).framing
             if response.begun is None:
                 raise lost from None
-            if not (response.begun.has_events or framing is JSON_LINES):
+            kind = dict(response.begun.headers).get("content-type", "").encode()
+            if (b"content-type", kind) not in framing.headers:  # it is no stream
                 running_record().error = "answer_lost"  # the connection is closed before the end
                 return
             running_record().has_failed = True

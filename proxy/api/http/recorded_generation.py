@@ -9,6 +9,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proxy.api import errors
+from proxy.api.protocols import ERROR_FORMS
 from proxy.domain.record import running_record
 from proxy.state.answer import Head
 from proxy.state.relay import RunningAnswer
@@ -17,7 +18,8 @@ logger = structlog.get_logger(__name__)
 
 # Added again for each response.
 NOT_RECORDED = frozenset(
-    {"connection", "date", "server", "transfer-encoding", "request-id", "x-request-id"}
+    {"connection", "date", "server", "transfer-encoding", "x-request-id"}
+    | {form.id_header for form in ERROR_FORMS if form.id_header is not None}
 )
 # Of the first response: how long that request waited.
 OWN = frozenset({"x-queue-position", "x-queue-wait"})

@@ -1,5 +1,5 @@
 """Keeps what was asked and answered: for the journal and the log at `debug` the bytes, as they pass
-through a Tap; for spans the bytes of the request alone. Called by `application`.
+through a Tap; for spans what the record shows of them. Called by `application`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import orjson
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from proxy.api.http.route_scopes import ROUTES
 from proxy.domain.errors import ProxyError
 from proxy.domain.identity import Caller, current_caller
 from proxy.domain.record import running_record
@@ -28,7 +29,7 @@ MOST_LOGGED = 200_000  # bytes of a request and its answer; what is larger has a
 OVERHEAD = 2_000  # bytes of a record in memory, besides those of request and answer
 # Routes whose callers can refuse with `store: false`. The WebSocket is not tapped.
 IMAGE = re.compile(rb"(data:image\\?/\w+;base64,)[\w+/=\\]+", re.ASCII)  # JSON may have \/ for /
-PATHS = frozenset(("/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses"))
+PATHS = frozenset(path for path, route in ROUTES.items() if route.is_recorded)
 
 
 class Tap:
@@ -111,7 +112,7 @@ class Recording:
     """Inside of Idempotency-Keys, so that each generation is recorded once.
 
     logs_content: at the level `debug`, without requests with `store: false`. held: of this process,
-    for spans, whose record adds the answer's events.
+    for spans.
     """
 
     def __init__(
@@ -152,15 +153,8 @@ async def _trace(
 ) -> None:
     record = running_record()
     record.content = content
-
-    async def tapped() -> Message:
-        message = await receive()
-        if message["type"] == "http.request":
-            content.add_body(message.get("body", b""))
-        return message
-
     try:
-        await app(scope, tapped, send)
+        await app(scope, receive, send)
     finally:
         content.has_ended = True
         if record.ended is not None:  # its spans are written: the next reader's answer went on

@@ -21,11 +21,11 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 from proxy import background
 from proxy.access.concurrency import SharedConcurrency
 from proxy.api import errors
-from proxy.api.http.answer import Payload
 from proxy.api.http.application import new_request_id
 from proxy.api.http.authentication import ADMIT, caller_name
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.hosts import HostPolicy
+from proxy.api.http.stream_format import Payload
 from proxy.domain.errors import (
     ErrorCode,
     InvalidRequest,

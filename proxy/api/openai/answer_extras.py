@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from proxy.api.http.answer import Annotation, Part, Payload, Renderer
+from proxy.api.http.answer import Renderer
+from proxy.api.http.stream_format import Annotation, Part, Payload
 from proxy.api.openai.generation_body import GenerationBody
 from proxy.domain.completion import Completion
 from proxy.domain.events import Finished, OutputEvent
@@ -45,9 +46,6 @@ class ExtrasRenderer:
         self._unfinished = request.choices * len(request.prompts)
         self._usage = Usage()
         self._times = AnswerTimes()
-
-    def field_names(self) -> Mapping[str, str]:
-        return self._inner.field_names()
 
     def chunks(self, event: OutputEvent) -> Sequence[Part]:
         """The inner chunks. The one that finishes the last choice gets `nvext`, the last one of the

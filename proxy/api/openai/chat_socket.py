@@ -11,8 +11,8 @@ from pydantic import Discriminator, RootModel, Tag
 
 from proxy import background
 from proxy.api import errors
-from proxy.api.http.answer import Annotation, Part, Payload, protocol_names
 from proxy.api.http.request_socket import RequestSocket, SocketParts, socket_route
+from proxy.api.http.stream_format import Annotation, Part, Payload
 from proxy.api.openai.chat_body import ChatCompletionBody
 from proxy.api.openai.field_types import RequestBody
 from proxy.api.openai.generation_body import RequestId
@@ -90,12 +90,11 @@ class ChatSocket(RequestSocket):
     async def _streamed(self, body: SocketChatBody) -> Payload:
         exchange = await self._builder.chat(body, self._caller)
         request, card, renderer = exchange.request, exchange.card, exchange.renderer
-        with protocol_names(renderer.field_names):
-            generation = self._service.generate(request, card, Delivery.LIVE)
-            async with aclosing(generation.events) as events:
-                async for event in events:
-                    for part in renderer.chunks(event):
-                        await self._send(_message(part), body.request_id)
+        generation = self._service.generate(request, card, Delivery.LIVE)
+        async with aclosing(generation.events) as events:
+            async for event in events:
+                for part in renderer.chunks(event):
+                    await self._send(_message(part), body.request_id)
         return {"type": "done"}
 
     def _error(self, error: Exception) -> Payload:

@@ -10,11 +10,12 @@ from fastapi import APIRouter, Body, Path, Request
 from pydantic import Field
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from proxy.api.http.answer import SSE, Answers, protocol_names
+from proxy.api.http.answer import Answers
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.client_disconnect import CancelOnDisconnect
 from proxy.api.http.own_headers import TAKES_HEADER, headers_of
+from proxy.api.http.stream_format import SSE
 from proxy.api.http.typed_route import typed_router
 from proxy.api.openai.answer_bodies import (
     ChatCompletion,
@@ -107,9 +108,9 @@ def routes(
     async def pooled(http: Request, body: EmbeddingsBody | RerankBody | ScoreBody) -> Response:
         served = models.serving(body.model)
         request = body.to_domain(served, caller_name(http.scope))
+        running_record().field_names = body.names
         async with CancelOnDisconnect(http.receive):
-            with protocol_names(body.names):
-                found = await service.embed(request, served.card)
+            found = await service.embed(request, served.card)
             headers = headers_of(running_record(), asyncio.get_running_loop().time())
             pieces = body.written(found, served.name)
             return StreamingResponse(pieces, headers=headers, media_type=JSON)
@@ -177,17 +178,15 @@ def routes(
         It refuses every request that a generation would refuse.
         """
         exchange = await builder.chat(body, caller_name(http.scope))
-        generation, names = exchange.request, exchange.renderer.field_names
-        with protocol_names(names):
-            try:
-                request, *_ = await service.engine_requests(generation, exchange.card)
-                admitted = await tokenizer.admit(request)
-            except InvalidRequest as error:
-                map_constraint_error(error, generation.constraint)
-                raise
+        generation, record = exchange.request, running_record()
+        try:
+            request, *_ = await service.engine_requests(generation, exchange.card)
+            admitted = await tokenizer.admit(request)
+        except InvalidRequest as error:
+            map_constraint_error(error, generation.constraint)
+            raise
         is_clamped = request.max_tokens != generation.max_tokens
-        limit = "max_output_tokens" if is_clamped else names()["max_tokens"]
-        record = running_record()
+        limit = "max_output_tokens" if is_clamped else record.field_names()["max_tokens"]
         record.id, record.model = generation.id, request.model.name
         record.prompt_tokens = len(admitted.ids)
         return JSONResponse(

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from proxy.api.http.answer import Exchange, Renderer, protocol_names
+from proxy.api.http.answer import Exchange, Renderer
 from proxy.api.http.body_reader import converted
 from proxy.api.http.own_headers import with_patience
 from proxy.api.openai.answer_extras import ExtrasRenderer, prompt_annotations
@@ -22,6 +22,7 @@ from proxy.api.openai.generation_body import GenerationBody, merged, tier_of
 from proxy.api.openai.renderers import ChatRenderer, CompletionRenderer
 from proxy.domain.errors import ErrorCode, InvalidRequest, echoed, unsupported
 from proxy.domain.identity import TENANT_NAME, Caller, current_caller, is_reserved
+from proxy.domain.record import running_record
 from proxy.domain.request import GenerationRequest
 from proxy.domain.tokenizer import Tokenizer
 from proxy.generation.service import Service
@@ -152,12 +153,14 @@ class RequestBuilder:
             body.check_choice(served.card.server_tools.tools)
         request = await converted(body.to_domain, caller)
         renderer = ChatRenderer(body, request, served.card, self._reasoning_fields)
+        running_record().field_names = renderer.field_names
         return await self.exchange(body, request, served, renderer)
 
     async def completion(self, body: CompletionBody, caller: str) -> Exchange:
         body, served = self.resolved(body, "prompt")
         request = body.to_domain(caller, served.card)
         renderer = CompletionRenderer(body, request, served.card)
+        running_record().field_names = renderer.field_names
         return await self.exchange(body, request, served, renderer)
 
     def resolved(self, body: Body, ids_field: str) -> tuple[Body, ServedModel]:
@@ -188,8 +191,7 @@ class RequestBuilder:
         `include_timings` and `nvext` add to the answer.
         """
         if request.tools:
-            with protocol_names(renderer.field_names):
-                tools = await self._examiner.tools(request.tools, request.caller)
+            tools = await self._examiner.tools(request.tools, request.caller)
             request = replace(request, tools=tools)
         if (asked := body.asked_format) is not None:
             constraint = await self._examiner.constraint(asked, request.caller)
@@ -202,10 +204,9 @@ class RequestBuilder:
         if not body.include_timings and body.nvext is None:
             return Exchange(request, served.card, renderer)
         names = () if body.nvext is None else body.nvext.annotations or ()
-        with protocol_names(renderer.field_names):
-            before = await prompt_annotations(
-                self._service, self._tokenizer, request, served.card, names
-            )
+        before = await prompt_annotations(
+            self._service, self._tokenizer, request, served.card, names
+        )
         return Exchange(
             request, served.card, ExtrasRenderer(renderer, body, request, served.card, before)
         )

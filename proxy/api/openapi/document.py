@@ -20,12 +20,8 @@ from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute
 
 from proxy import __version__
-from proxy.api.anthropic.answer_bodies import MessageError, MessageEvent
-from proxy.api.http.route_scopes import MESSAGES, RETURN_SECRETS, Open, RouteScopes
-from proxy.api.openai.answer_bodies import (
-    ChatCompletionChunk,
-    TextCompletionChunk,
-)
+from proxy.api.http.route_scopes import RETURN_SECRETS, RouteScopes
+from proxy.api.manifest import Open
 from proxy.api.openai.field_types import whole
 from proxy.api.openai.request_builder import FieldLimits
 from proxy.api.openapi.responses import (
@@ -37,8 +33,7 @@ from proxy.api.openapi.responses import (
     header_references,
     reference,
 )
-from proxy.api.plain.plain_chat import PlainChunk
-from proxy.api.responses.answer_bodies import ResponseError, ResponseEvent
+from proxy.api.protocols import PROTOCOLS, errors_at
 from proxy.domain.model import ModelCard
 from proxy.models.registry import Registry
 
@@ -49,16 +44,10 @@ DESCRIPTION = (
 )
 SCHEMAS = "#/components/schemas/"
 # Models that no route declares to FastAPI: it takes none for the events of a stream.
-UNDECLARED: tuple[type[BaseModel], ...] = (
-    ChatCompletionChunk,
-    TextCompletionChunk,
-    PlainChunk,
-    MessageEvent,
-    MessageError,
-    ResponseEvent,
-    ResponseError,
+UNDECLARED: Sequence[type[BaseModel]] = [
     ErrorBody,
-)
+    *(model for each in PROTOCOLS for model in each.events),
+]
 BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
 INT64_MAX = 2**63 - 1  # FastAPI makes bounds floats, which round it up
 OF_ALL = (404, 405, 414, 421, 431, 500)  # no such route or model, wrong method or host, a bug
@@ -123,15 +112,15 @@ def document(routes: Sequence[BaseRoute], scopes: RouteScopes | None) -> Json:
     if scopes is None:
         del made["components"]["securitySchemes"]
     for path, operations in made["paths"].items():
-        is_open = (scopes or RouteScopes()).of(path) is Open.ANYBODY
+        is_open = (scopes or RouteScopes()).at(path).need is Open.ANYBODY
         for method, operation in operations.items():
             is_keyed = method == "post" and not path.startswith(RETURN_SECRETS)
             _add_layers(operation, is_open=is_open, is_keyed=is_keyed)
-            if path.startswith(MESSAGES):
+            if (form := errors_at(path)) is not None:
                 for status, response in operation["responses"].items():
-                    response["headers"] |= header_references("messages")
+                    response["headers"] |= header_references(form.prefix)
                     if int(status) >= 400:
-                        response["content"] = {JSON: {"schema": reference(MessageError)}}
+                        response["content"] = {JSON: {"schema": reference(form.model)}}
             if scopes is not None and not is_open:
                 operation["security"] = [{name: []} for name in keys]
             _add_examples(operation, schemas)
@@ -244,13 +233,12 @@ def model_sizes(cards: Iterable[ModelCard]) -> ModelSizes | None:
 
 def add_bounds(schemas: Json, limits: FieldLimits, sizes: ModelSizes | None) -> None:
     """Adds the bounds to schemas. `sizes`: None while no model is known."""
-    chats = ("ChatCompletionBody", "MessagesBody", "CountTokensBody", "PlainChatBody")
-    for name in (*chats, "TokenizeBody"):
-        properties = schemas[name]["properties"]
-        # Only in the description: hardly any model's context holds so many messages.
-        properties["messages"]["description"] += f"; at most {limits.messages}"
-        if "tools" in properties:
-            _bound(properties["tools"], "array", maxItems=limits.tools)
+    for schema in schemas.values():
+        properties = schema.get("properties", {})
+        if "messages" in properties:  # a chat of whatever protocol
+            # Only in the description: hardly any model's context holds so many messages.
+            properties["messages"]["description"] += f"; at most {limits.messages}"
+            _bound(properties.get("tools", {}), "array", maxItems=limits.tools)
     for name in ("ChatCompletionBody", "CompletionBody"):
         _bound_generation(schemas[name]["properties"], limits)
     _bound_choices(schemas["CompletionBody"]["properties"], limits)
@@ -303,15 +291,6 @@ def _nested(schema: Json) -> list[Json]:
 # parameters.md has the rows of the tables in docs/api.md; a test compares them.
 ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<of>\w+) \| (?P<words>.+) \|$", re.MULTILINE)
 LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
-# The document's schema -> the kinds of rows that describe its fields.
-DESCRIBED = {
-    "ChatCompletionBody": ("both", "chat"),
-    "CompletionBody": ("both", "completions"),
-    "ResponseBody": ("both", "chat", "responses"),
-    "NvExt": ("nvext",),
-    "MessagesBody": ("messages",),
-    "CountTokensBody": ("messages",),
-}
 
 
 def _describe(schemas: dict[str, Any]) -> None:
@@ -320,7 +299,8 @@ def _describe(schemas: dict[str, Any]) -> None:
     Raises:
         KeyError: a field has no row.
     """
-    for name, kinds in DESCRIBED.items():
+    described = (row for each in PROTOCOLS for row in each.described.items())
+    for name, kinds in described:
         words = {one: text for kind in kinds for one, text in _rows()[kind].items()}
         for field, schema in schemas[name]["properties"].items():
             schema["description"] = words[field]

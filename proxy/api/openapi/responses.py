@@ -50,7 +50,7 @@ class Header:
     """A header of answers.
 
     of: the statuses that have it, or the kinds of answers: "every answer", "generation", "key" (of
-    requests with an Idempotency-Key), "limits" (of callers with limits), "messages" (Anthropic's).
+    requests with an Idempotency-Key), "limits" (of callers with limits), or a protocol's prefix.
     is_exposed: pages of other origins may read it (CORS).
     """
 

@@ -72,9 +72,6 @@ class PlainRenderer:
         self._sends_done = sends_done
         self._next_index = 0
 
-    def field_names(self) -> dict[str, str]:
-        return {"prompt": "messages"}
-
     def chunks(self, event: OutputEvent) -> list[dict[str, Any]]:
         match event:
             case TextDelta():

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Body, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from proxy.api.http.answer import JSON_LINES, SSE_NAMED_ERRORS, Answers, Exchange
+from proxy.api.http.answer import Answers, Exchange
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.own_headers import TAKES_HEADER, with_patience
@@ -27,12 +27,14 @@ from proxy.api.openapi.responses import (
     stream,
 )
 from proxy.api.plain import plain_chat
+from proxy.api.plain.manifest import JSON_LINES, SSE_NAMED_ERRORS
 from proxy.api.plain.plain_chat import (
     PlainAnswer,
     PlainChatBody,
     PlainChunk,
     PlainRenderer,
 )
+from proxy.domain.record import running_record
 from proxy.models.registry import Registry
 
 ChatRequest = Annotated[PlainChatBody, Body(openapi_examples=requests("plain"))]
@@ -53,6 +55,7 @@ def routes(answerer: Answers, models: Registry, *, bodies: BodyReader) -> APIRou
 
     def exchange(http: Request, body: PlainChatBody, *, sends_done: bool = True) -> Exchange:
         served = models.serving(body.model)
+        running_record().field_names = lambda: {"prompt": "messages"}
         request = with_patience(plain_chat.to_domain(body, served, caller_name(http.scope)))
         return Exchange(request, served.card, PlainRenderer(request, sends_done=sends_done))
 

@@ -20,8 +20,8 @@ from typing_extensions import Self
 
 from proxy import background
 from proxy.api import errors
-from proxy.api.http.answer import named_event, protocol_names
 from proxy.api.http.application import new_request_id
+from proxy.api.http.stream_format import named_event
 from proxy.api.openai.field_types import Json
 from proxy.api.responses.response_body import ResponseBody
 from proxy.api.responses.response_builder import (
@@ -154,6 +154,7 @@ class BackgroundResponses:
         request_id = new_request_id()
         structlog.contextvars.bind_contextvars(request_id=request_id)
         with self._log.recorded("POST", PATH, request_id=request_id) as record:
+            record.field_names = found.renderer.field_names
             try:
                 await self._generate(given, found, skips)
                 record.status = 200
@@ -216,14 +217,13 @@ class BackgroundResponses:
         """Writes all events; returns the whole response."""
         exchange, renderer = found.exchange, found.renderer
         chunks: Sequence[Json] = ()
-        with protocol_names(renderer.field_names):
-            generation = self._service.generate(
-                exchange.request, exchange.card, Delivery.LIVE, admitted
-            )
-            async with aclosing(generation.events) as events:
-                async for event in events:
-                    chunks = renderer.chunks(event)
-                    await write(chunks)
+        generation = self._service.generate(
+            exchange.request, exchange.card, Delivery.LIVE, admitted
+        )
+        async with aclosing(generation.events) as events:
+            async for event in events:
+                chunks = renderer.chunks(event)
+                await write(chunks)
         response: Json = chunks[-1]["response"]
         return response
 

@@ -10,7 +10,7 @@ import orjson
 import structlog
 from pydantic import RootModel
 
-from proxy.api.http.answer import Exchange, protocol_names
+from proxy.api.http.answer import Exchange
 from proxy.api.http.body_reader import BodyReader, converted
 from proxy.api.openai.field_types import Json
 from proxy.api.openai.request_builder import FieldLimits, RequestBuilder
@@ -37,6 +37,7 @@ from proxy.domain.errors import (
     unsupported,
 )
 from proxy.domain.identity import current_caller
+from proxy.domain.record import running_record
 from proxy.domain.tokenizer import Tokenizer
 from proxy.generation.service import Service
 from proxy.models.registry import ServedModel
@@ -270,8 +271,8 @@ class ResponseBuilder:
         body.check_max_calls(served.card.server_tools.tools)
         if continued is None:
             items = await self._input(body, caller, before)
-            with protocol_names(lambda: NAMES):
-                offer = await converted(self._checked_offer, body, items)
+            running_record().field_names = lambda: NAMES
+            offer = await converted(self._checked_offer, body, items)
             kept = ItemList.model_construct([*items] if keeps or keeps_input else [])
             given = (await converted(kept.model_dump_json, exclude_none=True)).encode()
         else:
@@ -284,13 +285,13 @@ class ResponseBuilder:
         renderer = exchange.renderer
         assert isinstance(renderer, ResponseRenderer)
         renderer.is_kept = keeps
+        running_record().field_names = renderer.field_names
         return ResponseExchange(exchange, renderer, given)
 
     async def count(self, exchange: Exchange) -> int:
         """The prompt's tokens."""
-        with protocol_names(exchange.renderer.field_names):
-            request, *_ = await self._service.engine_requests(exchange.request, exchange.card)
-            return len((await self._tokenizer.admit(request)).ids)
+        request, *_ = await self._service.engine_requests(exchange.request, exchange.card)
+        return len((await self._tokenizer.admit(request)).ids)
 
     async def _input(
         self, body: ResponseBody, caller: str, before: Sequence[AnyItem] | None
@@ -325,8 +326,8 @@ class ResponseBuilder:
         elif body.background:
             request = replace(request, delta_log=DeltaLog())
         renderer = ResponseRenderer(body, request, served.card, offer, created_at=created_at)
-        with protocol_names(renderer.field_names):
-            return await self._builder.exchange(body, request, served, renderer)
+        running_record().field_names = renderer.field_names
+        return await self._builder.exchange(body, request, served, renderer)
 
     async def _fitting(
         self,

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from proxy.api.http.answer import SSE, NamedEvents, named_event
+from proxy.api.http.stream_format import SSE, NamedEvents, named_event
 from proxy.api.openai.field_types import Json
 from proxy.api.openai.generation_body import FIELD_NAMES
 from proxy.api.openai.log_prob_renderer import ChatLogProbs

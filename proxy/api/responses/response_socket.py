@@ -20,9 +20,10 @@ from starlette.websockets import WebSocketDisconnect
 from proxy.access.limits.caller_meters import Standings
 from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.api import errors
-from proxy.api.http.answer import Payload, protocol_names
 from proxy.api.http.request_socket import RequestSocket, SocketParts, socket_route
+from proxy.api.http.stream_format import Payload
 from proxy.api.responses.input_items import AnyItem
+from proxy.api.responses.manifest import PATH
 from proxy.api.responses.response_body import Absent, ResponseBody
 from proxy.api.responses.response_builder import ResponseBuilder, ResponseExchange, whole_items
 from proxy.domain.errors import ErrorCode, InvalidRequest
@@ -34,7 +35,6 @@ from proxy.generation.service import Service
 from proxy.state.kept_by_tenant import KeptByTenant
 from proxy.state.streams import OVERHEAD_BYTES, TENANT_STREAMS
 
-PATH = "/v1/responses"
 MOST_KEPT = 16  # responses of one socket, the newest
 MOST_KEPT_BYTES = 4_000_000
 KeptItems = tuple[bytes, bytes]  # JSON of what the model has read, and of what it has written
@@ -98,14 +98,13 @@ class ResponseSocket(RequestSocket):
         found = await self._exchange(body)
         exchange, renderer = found.exchange, found.renderer
         try:
-            with protocol_names(renderer.field_names):
-                generation = self._service.generate(exchange.request, exchange.card, Delivery.LIVE)
-                async with aclosing(generation.events) as events:
-                    async for event in events:
-                        if isinstance(event, Finished):
-                            await self._keep(found, renderer.end(event))
-                        for chunk in renderer.chunks(event):
-                            await self._send(chunk, body.stream_id)
+            generation = self._service.generate(exchange.request, exchange.card, Delivery.LIVE)
+            async with aclosing(generation.events) as events:
+                async for event in events:
+                    if isinstance(event, Finished):
+                        await self._keep(found, renderer.end(event))
+                    for chunk in renderer.chunks(event):
+                        await self._send(chunk, body.stream_id)
         except WebSocketDisconnect:
             raise
         except Exception as error:

@@ -18,11 +18,12 @@ from starlette.types import Receive, Scope, Send
 
 from proxy.access.concurrency import SharedConcurrency
 from proxy.api import errors
-from proxy.api.http.answer import RESPONSE_ERRORS, SSE, Answers
+from proxy.api.http.answer import Answers
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.client_disconnect import CancelOnDisconnect
 from proxy.api.http.own_headers import TAKES_HEADER
+from proxy.api.http.stream_format import SSE
 from proxy.api.http.typed_route import QueryParameters, typed_router
 from proxy.api.openai.field_types import Json, RequestBody
 from proxy.api.openapi.responses import (
@@ -45,6 +46,7 @@ from proxy.api.responses.answer_bodies import (
 )
 from proxy.api.responses.background import BackgroundResponses
 from proxy.api.responses.input_items import MessageItem, items_of, sealed
+from proxy.api.responses.manifest import PATH, RESPONSE_ERRORS
 from proxy.api.responses.response_body import Input, ResponseBody, ResponseId
 from proxy.api.responses.response_builder import STORE_AWAY, ResponseBuilder, not_found
 from proxy.api.responses.response_renderer import ResponseEvents, ResponseRenderer
@@ -108,7 +110,7 @@ def routes(
     keep_alive_s: float,
     bodies: BodyReader,
 ) -> APIRouter:
-    router = typed_router(bodies, "/v1/responses", tag="responses")
+    router = typed_router(bodies, PATH, tag="responses")
     responses = builder.responses
     readers = SharedConcurrency(READERS, what="readers of events of responses")
 
@@ -252,7 +254,6 @@ class Compaction:
 
     def __init__(self, renderer: ResponseRenderer) -> None:
         self._renderer = renderer
-        self.field_names = renderer.field_names
         self.chunks, self.kept = renderer.chunks, renderer.kept
 
     def full(self, completion: Completion) -> Json:

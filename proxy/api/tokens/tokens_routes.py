@@ -8,7 +8,6 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Request
 from starlette.responses import JSONResponse, Response
 
-from proxy.api.http.answer import protocol_names
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.typed_route import typed_router
@@ -48,9 +47,9 @@ def routes(
         card = models.asked(body.model)
         generation = body.to_domain(card, caller_name(http.scope))
         request, *_ = await service.engine_requests(generation, card)
-        with protocol_names(lambda: {"prompt": "prompt" if body.messages is None else "messages"}):
-            ids = (await tokenizer.admit(request)).ids
         record = running_record()
+        record.field_names = lambda: {} if body.messages is None else {"prompt": "messages"}
+        ids = (await tokenizer.admit(request)).ids
         record.id, record.model = request.id, request.model.name
         record.prompt_tokens = len(ids)
         texts = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import takewhile
@@ -15,19 +15,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from proxy.api.manifest import AnswerWords
+from proxy.api.protocols import words_at
 from proxy.journal.journal import Recorded
-from proxy.telemetry.kept_content import fields_of, objects_of
+from proxy.telemetry.kept_content import fields_of
 
-DATA, DONE = "data:", "[DONE]"
-TEXTS = ("content", "text", "reasoning_content", "reasoning", "refusal")
-COUNTS = ("prompt_tokens", "completion_tokens")
-# Anthropic's. Which of its prompt tokens were cached is no difference.
-MESSAGE_TEXTS = ("text", "thinking", "partial_json", "name", "input")
-MESSAGE_COUNTS = ("input_tokens", "cache_read_input_tokens", "output_tokens")
-# OpenAI's responses. What ends one has all of it.
-ENDED = ("completed", "incomplete")
-RESPONSE_TEXTS = ("name", "arguments", "input", "text")
-RESPONSE_COUNTS = ("input_tokens", "output_tokens")
+DATA = "data:"
 STATUS, FINISH, USAGE, TEXT, NO_ANSWER = "status", "finish", "usage", "text", "no answer"
 KINDS = (STATUS, FINISH, USAGE, TEXT, NO_ANSWER)
 WIDE = 1000
@@ -35,96 +28,85 @@ WIDE = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerFacts:
-    """finishes: of the choices, by index; the code of an error. usage: of COUNTS; None: the answer
-    has none. text: of all choices, with reasoning and tool calls, but without ids.
+    """finishes: of the choices, by index; the code of an error. usage: tokens of the prompt and of
+    the answer; None: the answer has none. text: of all choices, with reasoning and tool calls, but
+    without ids.
     """
 
     status: int
     finishes: tuple[str, ...]
-    usage: tuple[int, ...] | None
+    usage: tuple[int, int] | None
     text: str
 
 
-def facts_of(status: int, answer: str) -> AnswerFacts:
-    """An answer that is not JSON has only its status and its text."""
-    finishes: dict[int, str] = {}
-    texts: defaultdict[tuple[int, int, str], list[str]] = defaultdict(list)
-    usage, errors = None, []
-    for chunk in _chunks_of(answer):
-        if isinstance(counts := chunk.get("usage"), Mapping):
-            numbers = (counts.get(name) for name in COUNTS)
-            usage = tuple(each for each in numbers if isinstance(each, int)) or usage
-            new, cached, out = (counts.get(name) for name in MESSAGE_COUNTS)
-            if isinstance(new, int) and isinstance(out, int):
-                usage = (new + (cached if isinstance(cached, int) else 0), out)
-        response = chunk.get("response", chunk)
-        if isinstance(response, Mapping) and response.get("status") in ENDED:
-            finishes[0] = str(response["status"])
-            if isinstance(counts := response.get("usage"), Mapping):
-                usage = tuple(counts[name] for name in RESPONSE_COUNTS if name in counts) or usage
-            for at, item in enumerate(objects_of(response.get("output"))):
-                parts = (item, *objects_of(item.get("content")))
-                for text in (part.get(name) for part in parts for name in RESPONSE_TEXTS):
-                    texts[at, -1, "item"].append(str(text or ""))
-            continue
-        if isinstance(error := chunk.get("error"), Mapping):
-            errors.append(f"error: {error.get('code') or error.get('type')}")
-        for choice in objects_of(chunk.get("choices")):
-            at = _number(choice, 0)
-            finishes[at] = str(choice.get("finish_reason") or finishes.get(at, ""))
-            for call, name, text in _texts_of(choice):
-                texts[at, call, name].append(text)
-        for at, block in _blocks_of(chunk):
-            for name in MESSAGE_TEXTS:
-                if (value := block.get(name)) not in (None, {}):
-                    texts[at, -1, "block"].append(str(value))
-        delta = chunk.get("delta")
-        for end in (chunk, delta if isinstance(delta, Mapping) else {}):
-            if isinstance(reason := end.get("stop_reason"), str):
-                finishes[0] = reason
-    has_facts = finishes or errors
+def facts_of(status: int, answer: str, words: AnswerWords | None) -> AnswerFacts:
+    """An answer that is not JSON, or has no words, has only its status and its text."""
+    found = None if words is None else _Reading(words, answer)
+    if found is None or not (found.finishes or found.errors):
+        return AnswerFacts(status=status, finishes=(), usage=None, text=answer)
+    # Items of a response have a status, as the response does.
+    highest = min(map(len, found.finishes), default=0)
+    finishes = (text for at, text in sorted(found.finishes.items()) if len(at) == highest)
     return AnswerFacts(
         status=status,
-        finishes=(*(finishes[at] for at in sorted(finishes)), *errors),
-        usage=usage,
-        text="\n".join("".join(texts[key]) for key in sorted(texts)) if has_facts else answer,
+        finishes=(*finishes, *found.errors),
+        usage=found.usage,
+        text="\n".join("".join(found.texts[place]) for place in sorted(found.texts)),
     )
 
 
-def _chunks_of(answer: str) -> Iterator[Mapping[str, Any]]:
-    """The body, or the data of each event. What is no JSON object is left out."""
-    lines = [line for line in answer.splitlines() if line.startswith(DATA)]
-    for text in [line.removeprefix(DATA).strip() for line in lines] or [answer]:
-        if text != DONE and (found := fields_of(text)) is not None:
-            yield found
+Place = tuple[int, ...]  # the `index` of each object around a field, or its number in a list
 
 
-def _blocks_of(chunk: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Those of a message of Anthropic's API, or a part of one in an event of its stream."""
-    if chunk.get("type") == "message":
-        yield from enumerate(objects_of(chunk.get("content")))
-    for name in ("content_block", "delta"):
-        if isinstance(block := chunk.get(name), Mapping):
-            yield _number(chunk, 0), block
+class _Reading:
+    """What stands in a body, or in each line or event of a stream that is a JSON object."""
+
+    def __init__(self, words: AnswerWords, answer: str) -> None:
+        self._words = words
+        self.finishes: dict[Place, str] = {}
+        self.texts: defaultdict[tuple[Place, str], list[str]] = defaultdict(list)
+        self.usage: tuple[int, int] | None = None
+        self.errors: list[str] = []
+        for text in (answer,) if fields_of(answer) is not None else answer.split("\n"):
+            if (chunk := fields_of(text.removeprefix(DATA))) is not None:
+                self._read(chunk)
+
+    def _read(self, chunk: Mapping[str, Any]) -> None:
+        words = self._words
+        if words.whole is not None and isinstance(whole := chunk.get(words.whole), Mapping):
+            chunk = whole
+            self.finishes.clear()
+            self.texts.clear()
+        waiting: list[tuple[Place, Mapping[str, Any]]] = [(_within((), chunk), chunk)]
+        while waiting:
+            at, fields = waiting.pop()
+            for name, value in fields.items():
+                if name == "usage" and isinstance(value, Mapping):
+                    self._count(value)
+                elif name == "error" and isinstance(value, Mapping):
+                    self.errors.append(f"error: {value.get('code') or value.get('type')}")
+                elif name == words.finish and isinstance(value, str):
+                    self.finishes[at] = value
+                elif name in words.texts and isinstance(value, str | Mapping):
+                    self.texts[at, name].append(str(value or ""))
+                elif isinstance(value, Mapping):
+                    waiting.append((at, value))
+                elif isinstance(value, list):
+                    for number, each in enumerate(value):
+                        if isinstance(each, Mapping):
+                            waiting.append((_within(at, each, number), each))
+
+    def _count(self, usage: Mapping[str, Any]) -> None:
+        counts = {name: count for name, count in usage.items() if isinstance(count, int)}
+        output = counts.get(self._words.output_tokens)
+        if output is not None:
+            self.usage = sum(counts.get(each, 0) for each in self._words.prompt_tokens), output
 
 
-def _texts_of(choice: Mapping[str, Any]) -> Iterator[tuple[int, str, str]]:
-    """The texts of a choice, or of its chunk: (number of the tool call or -1, name, text)."""
-    message = choice.get("delta") or choice.get("message") or choice
-    if not isinstance(message, Mapping):
-        return
-    for name in TEXTS:
-        if isinstance(text := message.get(name), str):
-            yield -1, name, text
-    for number, call in enumerate(objects_of(message.get("tool_calls"))):
-        if isinstance(called := call.get("function") or call.get("custom"), Mapping):
-            for name in ("name", "arguments", "input"):
-                yield _number(call, number), name, str(called.get(name) or "")
-
-
-def _number(found: Mapping[str, Any], usual: int) -> int:
-    index = found.get("index")
-    return index if isinstance(index, int) else usual
+def _within(at: Place, fields: Mapping[str, Any], *number: int) -> Place:
+    """number: in a list, for an object without an `index`."""
+    index = fields.get("index")
+    return (*at, index) if isinstance(index, int) else (*at, *number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,8 +167,9 @@ def compare(recorded: Recorded, replayed: Replayed) -> Comparison:
     differs: tuple[str, ...] = (NO_ANSWER,)
     first = None
     if replayed.status is not None:
-        before = facts_of(recorded.status or 0, recorded.answer)
-        after = facts_of(replayed.status, replayed.answer)
+        words = words_at(recorded.path)
+        before = facts_of(recorded.status or 0, recorded.answer, words)
+        after = facts_of(replayed.status, replayed.answer, words)
         differs = _differences(before, after, is_deterministic=is_deterministic)
         if TEXT in differs:
             pairs = zip(before.text, after.text, strict=False)

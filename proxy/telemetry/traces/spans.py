@@ -23,17 +23,6 @@ SCOPE = InstrumentationScope("triton_openai.proxy")
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 NANOSECONDS = 1_000_000_000
 ERROR_TYPE, OPERATION = "error.type", "gen_ai.operation.name"
-OPERATIONS: Mapping[str, str] = {
-    "/v1/chat/completions": "chat",
-    "/v1/completions": "text_completion",
-    "/v1/messages": "chat",
-    "/v1/embeddings": "embeddings",
-    "/v1/rerank": "rerank",
-    "/v1/score": "score",
-    "/v2/rerank": "rerank",
-    "/rerank": "rerank",
-    "/score": "score",
-}
 # Field of the request's log line -> attribute. Others stay out.
 OF_LINE: Mapping[str, str] = {
     "method": "http.request.method",
@@ -107,7 +96,7 @@ def spans_of(
             end_time=unix_ns(ended or record.ended or began),
         )
 
-    operation = OPERATIONS.get(record.path)
+    operation = record.operation
     parent = None
     if trace.parent_id is not None:
         parent = SpanContext(trace.trace_id, trace.parent_id, is_remote=True)

@@ -143,6 +143,7 @@ class Tracing:
         elif content is None or self._writing is None:
             self._write(record, line, content)
         else:  # to read a body of a megabyte takes milliseconds
+            record.field_names = dict  # they may hold the body
             self._writing.submit(self._write, record, line, content)
 
     def _keeps(self, record: RequestRecord, line: Line) -> bool:
@@ -157,7 +158,9 @@ class Tracing:
             return
         try:
             is_answered = record.status == HTTPStatus.OK
-            found = {} if content is None else content.attributes(is_answered=is_answered)
+            found = {}
+            if content is not None and not record.is_private:
+                found = content.attributes(is_answered=is_answered)
             has_failed = _has_failed(line)
             for span in spans_of(record, trace, line, self._resource, found, has_failed=has_failed):
                 queue.on_end(span)  # a full queue drops the span, and a line of the log says so

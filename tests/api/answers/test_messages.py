@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
+from proxy.api.protocols import words_at
 from proxy.domain.errors import EngineFailed
 from proxy.domain.identity import Limits
 from proxy.domain.output import FinishReason
@@ -133,11 +134,12 @@ def test_the_stream_folds_to_the_whole_message(serve, thought, pieces, finish, d
 def test_a_replay_compares_messages_as_it_does_chats(serve):
     client = serve(ScriptedEngine(deltas("<think>hm</think>Now.")), CATALOG)
     stream, complete = (client.post(MESSAGES, json=body(stream=each)) for each in (True, False))
-    facts = facts_of(200, stream.text)
-    assert facts == facts_of(200, complete.text)
+    words = words_at(MESSAGES)
+    facts = facts_of(200, stream.text, words)
+    assert facts == facts_of(200, complete.text, words)
     assert (facts.finishes, facts.usage[0]) == (("end_turn",), 7)
     assert "Now." in facts.text
-    refused = facts_of(404, client.post(MESSAGES, json=body(model="x")).text)
+    refused = facts_of(404, client.post(MESSAGES, json=body(model="x")).text, words)
     assert refused.finishes == ("error: not_found_error",)
 
 

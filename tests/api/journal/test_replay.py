@@ -11,7 +11,9 @@ from starlette.testclient import TestClient
 from structlog.testing import capture_logs
 
 from proxy.cli import main
+from proxy.domain.output import FinishReason
 from tests.api.journal.test_journaling import BODY, CHAT, COMPLETIONS, Recorded
+from tests.api.tools.test_tools import CATALOG
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.fixtures.application import application
 from tests.fixtures.running_app import RunningApp
@@ -55,10 +57,14 @@ def record(folder: Path, *requests: tuple[str, dict]) -> None:
     Recorded(folder, ScriptedEngine(deltas("abc"))).run(work)
 
 
+MESSAGES = ("/v1/messages", {**BODY, "max_tokens": 9, "temperature": 0})
+RESPONSES = ("/v1/responses", {"model": "demo", "input": "hi", "temperature": 0})
 REQUESTS = (
     (CHAT, SEEDED),
     (CHAT, {**SEEDED, "stream": True, "stream_options": {"include_usage": True}}),
     (COMPLETIONS, {"model": "demo", "prompt": "hi", "temperature": 0}),
+    MESSAGES,
+    RESPONSES,
     (CHAT, {**BODY, "temperature": 9}),
     (CHAT, {**BODY, "store": False}),
 )
@@ -70,12 +76,12 @@ def test_the_same_answers_are_the_same(tmp_path, replays, concurrency):
     engine = ScriptedEngine(deltas("abc"))
     with other(engine) as proxy:
         table, lines = replays.run("--to", proxy.url, "--strict", "--concurrency", concurrency)
-    assert [line["differs"] for line in lines] == [[]] * 4
-    assert sorted(line["status"] for line in lines) == [[200, 200]] * 3 + [[400, 400]]
-    assert len(engine.requests) == 3
+    assert [line["differs"] for line in lines] == [[]] * 6
+    assert sorted(line["status"] for line in lines) == [[200, 200]] * 5 + [[400, 400]]
+    assert len(engine.requests) == 5
     rows = [line.split() for line in table.splitlines()]
     (row,) = (row for row in rows if row[:1] == ["demo"])
-    assert row[:-2] == ["demo", "4", "4", "0", "0", "0", "0", "0", "3"]
+    assert row[:-2] == ["demo", "6", "6", "0", "0", "0", "0", "0", "5"]
     assert all(each.startswith("x") for each in row[-2:])
 
 
@@ -90,6 +96,39 @@ def test_other_texts_are_differences_of_requests_that_repeat_only(tmp_path, repl
         assert [line["is_deterministic"] for line in lines].count(False) == 1
         replays.run("--to", proxy.url)
     assert all("abX" not in json.dumps(line) for line in lines)
+
+
+CALL = '<tool_call>{"name": "f", "arguments": {"x": %d}}</tool_call>'
+FUNCTION = {"name": "f", "parameters": {"type": "object"}}
+TOOLS = {
+    CHAT: {"type": "function", "function": FUNCTION},
+    "/v1/messages": {"name": "f", "input_schema": FUNCTION["parameters"]},
+    "/v1/responses": {"type": "function", **FUNCTION},
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("path", "body"), [(CHAT, SEEDED), MESSAGES, RESPONSES])
+def test_texts_calls_ends_and_tokens_of_each_protocol_are_compared(
+    tmp_path, replays, path, body, stream
+):
+    body = {**body, "stream": stream, "tools": [TOOLS[path]]}
+    if path == CHAT and stream:
+        body["stream_options"] = {"include_usage": True}
+    said = f"a {CALL % 1}"
+    Recorded(tmp_path, ScriptedEngine(deltas(said)), catalog=CATALOG).run(
+        lambda client: client.post(path, json=body)
+    )
+    for deltas_of, differs in (
+        (deltas(said), set()),
+        (deltas(f"b {CALL % 1}"), {"text"}),
+        (deltas(f"a {CALL % 2}"), {"text"}),
+        (deltas(f"a {CALL % 11}"), {"text", "usage"}),
+        (deltas("a", finish=FinishReason.LENGTH), {"text", "usage", "finish"}),
+    ):
+        with RunningApp(application(ScriptedEngine(deltas_of), CATALOG, api_key=KEY)) as proxy:
+            _, (line,) = replays.run("--to", proxy.url)
+        assert (line["status"], {*line["differs"]}) == ([200, 200], differs)
 
 
 def test_a_proxy_that_does_not_answer_or_knows_no_key_differs(tmp_path, replays, monkeypatch):

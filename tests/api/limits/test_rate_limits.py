@@ -18,7 +18,7 @@ import yaml
 from starlette.testclient import TestClient
 
 from proxy.api.http.own_headers import duration
-from proxy.api.http.route_scopes import NEEDS
+from proxy.api.http.route_scopes import ROUTES
 from proxy.domain.identity import Caller, Limits, Scope
 from proxy.domain.usage import Spent
 from tests.api.formats import named
@@ -334,7 +334,9 @@ def test_a_request_that_generates_nothing_counts_as_a_request(
 def test_every_route_with_these_scopes_is_in_the_test_above():
     scopes = {Scope.TOKENS, Scope.MODELS}
     routes = {
-        path.replace("{model:path}", "demo") for path, need in NEEDS.items() if need in scopes
+        path.replace("{model:path}", "demo")
+        for path, route in ROUTES.items()
+        if route.need in scopes
     }
     assert routes == {path for _, path, _ in COUNTED}
 

@@ -103,6 +103,34 @@ def test_content_where_it_is_asked_for(serve, collector, monkeypatch):
     assert large["triton_openai.content_lost"] == "too_large"
 
 
+TEXT = {"type": "text", "content": "hi"}
+ASKED = [
+    (CHAT, {"messages": [{"role": "user", "content": "hi"}]}, [TEXT]),
+    ("/v1/completions", {"prompt": ["hi", "hi"]}, [TEXT, TEXT]),
+    (
+        "/v1/messages",
+        {"max_tokens": 5, "system": "hi", "messages": [{"role": "user", "content": "hi"}]},
+        [TEXT, TEXT],
+    ),
+    ("/v1/responses", {"instructions": "hi", "input": "hi"}, [TEXT, TEXT]),
+    (CHAT, {"messages": [{"role": "user", "content": "hi"}], "temperature": 9}, None),
+    ("/chat/json", {"messages": [{"role": "user", "content": "hi"}]}, None),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "parts"), ASKED)
+def test_content_of_each_protocol_unless_its_request_is_refused(
+    serve, collector, monkeypatch, path, body, parts
+):
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_ONLY")
+    client = serve(ScriptedEngine(deltas("hi")))
+    client.post(path, json={"model": "demo", **body}, headers=SAMPLED)
+    (request,) = [span for span in spans(client, collector) if span.parent == PARENT]
+    given = request.attributes.get("gen_ai.input.messages")
+    found = None if given is None else [each["parts"] for each in json.loads(given)]
+    assert found == (None if parts is None else [[each] for each in parts])
+
+
 @pytest.mark.parametrize("stream", [True, False])
 def test_content_of_an_answer_that_breaks_off_is_what_its_client_got(
     serve, collector, monkeypatch, stream

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from openai.types.responses import Response
 
+from proxy.api.protocols import words_at
 from proxy.domain.errors import EngineFailed
 from proxy.domain.output import Alternative, FinishReason, TokenLogProb
 from proxy.operate.replay.comparison import facts_of
@@ -224,8 +225,9 @@ def test_a_custom_tool_gets_plain_text(serve):
 
 def test_a_replay_compares_responses_as_it_does_chats(serve):
     client = serve(ScriptedEngine(deltas(f"<think>hm</think>Now.{CALL}")), CATALOG)
+    words = words_at(RESPONSES)
     one, other = (
-        facts_of(200, client.post(RESPONSES, json=body(tools=TOOLS, stream=streams)).text)
+        facts_of(200, client.post(RESPONSES, json=body(tools=TOOLS, stream=streams)).text, words)
         for streams in (False, True)
     )
     assert one == other

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from proxy.api.http.answer import SSE, StreamedAnswer
+from proxy.api.http.answer import StreamedAnswer
 from proxy.api.http.own_headers import queue_headers
+from proxy.api.http.stream_format import SSE
 from proxy.domain.record import RequestRecord, Wait
 from proxy.domain.scheduling import Standing
 from proxy.generation.service import Generation

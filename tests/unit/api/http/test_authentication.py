@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from proxy.api.http.authentication import Authentication, caller_name
-from proxy.api.http.route_scopes import Open
+from proxy.api.manifest import Open
 from proxy.domain.identity import ANYONE, Caller, current_caller
 from proxy.domain.record import RequestRecord
 from proxy.telemetry.metrics import Metrics

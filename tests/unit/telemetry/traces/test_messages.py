@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,16 @@ from proxy.domain.events import (
     ToolCallStarted,
 )
 from proxy.domain.output import FinishReason, Usage
+from proxy.domain.request import (
+    ChatPrompt,
+    GenerationRequest,
+    Message,
+    Prompt,
+    PromptBatch,
+    TextPrompt,
+    TokenPrompt,
+)
+from proxy.domain.tools import ToolCall
 from proxy.telemetry.kept_content import HeldBytes
 from proxy.telemetry.traces.messages import (
     MOST_BYTES,
@@ -23,25 +35,30 @@ from proxy.telemetry.traces.messages import (
     TracedContent,
 )
 
-CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+CALL = ToolCall(id="call_1", name="f", arguments="{}")
 CALL_PART = {"type": "tool_call", "id": "call_1", "name": "f", "arguments": "{}"}
+HI = Message(role="user", content="hi")
 
 
 def text(content: str) -> dict[str, str]:
     return {"type": "text", "content": content}
 
 
-def traced(body: bytes, *events: OutputEvent, held: HeldBytes | None = None) -> TracedContent:
+def traced(prompt: Prompt, *events: OutputEvent, held: HeldBytes | None = None) -> TracedContent:
     found = TracedContent(held or HeldBytes(10 * MOST_BYTES))
-    found.add_body(body)
+    found.ask(GenerationRequest(id="1", model="demo", prompt=prompt))
     for event in events:
         found.add(event)
     return found
 
 
-def content(fields: object, *events: OutputEvent, is_answered: bool = True) -> dict:
+def chat(*messages: Message, **more: Any) -> ChatPrompt:
+    return ChatPrompt(messages=messages, **more)
+
+
+def content(prompt: Prompt, *events: OutputEvent, is_answered: bool = True) -> dict:
     """The attributes, their JSON read."""
-    found = traced(json.dumps(fields).encode(), *events).attributes(is_answered=is_answered)
+    found = traced(prompt, *events).attributes(is_answered=is_answered)
     return {
         name.rpartition(".")[0].rpartition(".")[2] if name.startswith("gen_ai") else name: (
             json.loads(value) if isinstance(value, str) else value
@@ -61,7 +78,7 @@ def test_an_answer_of_two_choices_is_joined_as_far_as_it_came():
         TextDelta("day", choice=1),
         Finished(reason=FinishReason.TOOL_CALLS, usage=Usage()),
     )
-    assert content({}, *events)["output"] == [
+    assert content(chat(HI), *events)["output"] == [
         {
             "role": "assistant",
             "parts": [{"type": "reasoning", "content": "Let me see."}, CALL_PART],
@@ -69,13 +86,12 @@ def test_an_answer_of_two_choices_is_joined_as_far_as_it_came():
         },
         {"role": "assistant", "parts": [text("Good day")], "finish_reason": ""},
     ]
-    assert content({}, *events, is_answered=False)["output"] == []
+    assert content(chat(HI), *events, is_answered=False)["output"] == []
 
 
 def test_the_newest_of_long_conversations_are_kept():
     words = ["older", "old" * MOST_CHARACTERS, "new"]
-    messages = [{"role": "user", "content": each} for each in words]
-    found = content({"messages": messages})
+    found = content(chat(*(Message(role="user", content=each) for each in words)))
     kept = [message["parts"][0]["content"] for message in found["input"]]
     assert kept == [words[1][: len(kept[0])], "new"]
     assert MOST_CHARACTERS - 1000 < len(kept[0]) < MOST_CHARACTERS
@@ -83,25 +99,24 @@ def test_the_newest_of_long_conversations_are_kept():
 
 
 @pytest.mark.parametrize(
-    "fields",
+    "prompt",
     [
-        {"prompt": [""] * 100_000},
-        {"messages": [{}] * 100_000},
-        {"messages": [{"role": "r" * 90_000, "content": [{"type": "t" * 60_000}] * 10}]},
-        {"messages": [{"content": [{}] * 100_000}]},
-        {"messages": [{"tool_calls": [{"id": "i" * 60_000, "function": {}}] * 10}]},
+        PromptBatch(prompts=(TextPrompt(text=""),) * 10_000),
+        chat(*[replace(HI, content="")] * 10_000),
+        chat(replace(HI, parts=(None,) * 10_000)),
+        chat(replace(HI, tool_calls=(replace(CALL, id="i" * 60_000),) * 1_000)),
+        chat(replace(HI, tool_calls=(replace(CALL, name="n" * 60_000),) * 10)),
     ],
-    ids=["prompts", "messages", "names", "parts", "calls"],
+    ids=["prompts", "messages", "parts", "ids", "names"],
 )
-def test_what_a_caller_sends_is_not_multiplied(fields):
-    found = content(fields)
+def test_what_a_caller_sends_is_not_multiplied(prompt):
+    found = content(prompt)
     assert len(json.dumps(found["input"])) < 2 * MOST_CHARACTERS
     assert found["triton_openai.content_cut"] is True
 
 
-@pytest.mark.parametrize("body", [b"{", b"[]", b'{"store": false, "prompt": "secret"}'])
-def test_nothing_of_what_may_not_be_kept(body):
-    assert traced(body).attributes(is_answered=True) == {}
+def test_nothing_of_a_request_that_was_refused_before_it_was_one_of_a_model():
+    assert TracedContent(HeldBytes(MOST_BYTES)).attributes(is_answered=False) == {}
 
 
 @pytest.mark.parametrize(
@@ -109,64 +124,34 @@ def test_nothing_of_what_may_not_be_kept(body):
 )
 def test_what_would_take_too_much_memory_is_lost_and_its_bytes_are_given_back(held, why):
     bound = HeldBytes(held)
-    found = traced(b"{}", *[TextDelta("x" * 400_000)] * 3, held=bound)
+    found = traced(chat(HI), *[TextDelta("x" * 400_000)] * 3, held=bound)
     assert found.attributes(is_answered=True) == {"triton_openai.content_lost": why}
     assert 0 < bound.bytes <= MOST_BYTES
     found.give_back()
     assert bound.bytes == 0
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"messages": "x"},
-        {"messages": [1, {"role": 3, "content": {"a": 1}}, {"tool_calls": [{}, 1]}]},
-        {"messages": [{"role": "tool", "content": [1, None, {"text": 2}]}], "prompt": {"a": 1}},
-    ],
-)
-def test_bodies_that_were_refused(fields):
-    json.dumps(content(fields)["input"])
+SHOWN = [
+    (Message(role="system", content="You."), [text("You.")]),
+    (Message(role="user", content="", parts=("see", None)), [text("see"), {"type": "image"}]),
+    (
+        Message(role="assistant", content="ok", reasoning="hm", tool_calls=(CALL,)),
+        [{"type": "reasoning", "content": "hm"}, text("ok"), CALL_PART],
+    ),
+    (Message(role="assistant", content=None, tool_calls=(CALL,)), [CALL_PART]),
+    (
+        Message(role="tool", content="2", tool_call_id="call_1"),
+        [{"type": "tool_call_response", "id": "call_1", "response": "2"}],
+    ),
+]
 
 
-def test_blocks_of_anthropics_messages():
-    blocks = [
-        {"type": "thinking", "thinking": "hm", "signature": "s"},
-        {"type": "tool_use", "id": "c", "name": "f", "input": {"x": 1}},
-    ]
-    result = {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "text", "text": "2"}]}
-    messages = [
-        {"role": "assistant", "content": blocks},
-        {"role": "user", "content": [result]},
-    ]
-    told = content({"system": "You.", "messages": messages})["input"]
-    assert told == [
-        {"role": "system", "parts": [text("You.")]},
-        {
-            "role": "assistant",
-            "parts": [
-                {"type": "reasoning", "content": "hm"},
-                {"type": "tool_call", "id": "c", "name": "f", "arguments": '{"x":1}'},
-            ],
-        },
-        {"role": "user", "parts": [{"type": "tool_call_response", "id": "c", "response": "2"}]},
+def test_messages_of_a_chat():
+    assert content(chat(*(message for message, _ in SHOWN)))["input"] == [
+        {"role": message.role, "parts": parts} for message, parts in SHOWN
     ]
 
 
-def test_items_of_responses():
-    items = [
-        {"role": "user", "content": [{"type": "input_text", "text": "hi"}]},
-        {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]},
-        {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"x":1}'},
-        {"type": "function_call_output", "call_id": "c", "output": "2"},
-    ]
-    told = content({"instructions": "Be brief.", "input": items})["input"]
-    call = {"type": "tool_call", "id": "c", "name": "f", "arguments": '{"x":1}'}
-    result = {"type": "tool_call_response", "id": "c", "response": "2"}
-    assert told == [
-        {"role": "system", "parts": [text("Be brief.")]},
-        {"role": "user", "parts": [text("hi")]},
-        {"role": "assistant", "parts": [{"type": "reasoning", "content": "hm"}]},
-        {"role": "assistant", "parts": [call]},
-        {"role": "tool", "parts": [result]},
-    ]
-    assert content({"input": "hi"})["input"] == [{"role": "user", "parts": [text("hi")]}]
+def test_prompts_without_a_chat_are_a_users_and_token_ids_are_left_out():
+    batch = PromptBatch(prompts=(TextPrompt(text="a"), TokenPrompt(ids=(1,)), TextPrompt(text="b")))
+    assert content(batch)["input"] == [{"role": "user", "parts": [text(each)]} for each in "ab"]

@@ -61,7 +61,9 @@ def traced(
     async def run() -> None:
         async with tracing:
             for _ in range(requests):
-                record = RequestRecord(path=line["path"], trace=tracing.trace(headers))
+                record = RequestRecord(
+                    path=line["path"], operation="chat", trace=tracing.trace(headers)
+                )
                 token = current_record.set(record)
                 work(record)
                 record.end()
