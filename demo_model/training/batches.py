@@ -11,7 +11,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from demo_model.training.chat import END, START, TEXT_END, Conversation, Template
+from demo_model.training.chat import END, SLIP, START, TEXT_END, Conversation, Template
 from demo_model.training.corpus import Mixture, conversations
 from demo_model.training.tokenizer import id_of
 
@@ -41,13 +41,42 @@ class Encoder:
     def __call__(self, drawn: list[Conversation], seed: int) -> list[tuple[list[int], list[int]]]:
         """seed: which tokens of guided answers are split."""
         rng, splits = random.Random(seed), self.splits
-        coded = self.tokenizer.encode_batch([self.template.whole(one) for one in drawn])
+        chats = [one for one in drawn if not one.is_plain]
+        coded = iter(self.tokenizer.encode_batch([self.template.whole(one) for one in chats]))
         return [
-            self.labelled(self.split(row.ids, splits, rng), is_guided=True)
-            if one.is_guided
-            else self.labelled(row.ids, is_guided=False)
-            for row, one in zip(coded, drawn, strict=True)
+            self.plain(one)
+            if one.is_plain
+            else self.guided(one, next(coded).ids, splits, rng)
+            if one.is_guided or SLIP in one.answer
+            else self.labelled(next(coded).ids, is_guided=False)
+            for one in drawn
         ]
+
+    def plain(self, one: Conversation) -> tuple[list[int], list[int]]:
+        """A prompt and its learned continuation, which ends the text."""
+        prompt = self.tokenizer.encode(str(one.messages[0]["content"])).ids
+        answer = self.tokenizer.encode(one.answer + TEXT_END).ids
+        return prompt + answer[:-1], [IGNORED] * (len(prompt) - 1) + answer
+
+    def guided(
+        self,
+        one: Conversation,
+        ids: list[int],
+        splits: dict[int, list[tuple[int, int]]],
+        rng: random.Random,
+    ) -> tuple[list[int], list[int]]:
+        if SLIP not in one.answer:
+            return self.labelled(self.split(ids, splits, rng), is_guided=True)
+        parts = [self.tokenizer.encode(text).ids for text in self.template.whole(one).split(SLIP)]
+        parts[0] = self.split(parts[0], splits, rng)
+        ids = [id for part in parts for id in part]
+        ids, targets = self.labelled(ids, is_guided=one.is_guided)
+        at = 0
+        for number, part in enumerate(parts):
+            if number % 2:
+                targets[at - 1 : at - 1 + len(part)] = [IGNORED] * len(part)
+            at += len(part)
+        return ids, targets
 
     @property
     def splits(self) -> dict[int, list[tuple[int, int]]]:

@@ -11,6 +11,7 @@ from typing import Any
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 START, END, TEXT_END = "<|im_start|>", "<|im_end|>", "<|endoftext|>"
+SLIP = "\ue000"  # stands before and after characters of an answer that are read, but not learned
 CALL_OPEN, CALL_CLOSE = "<tool_call>", "</tool_call>"
 TEMPLATE = Path(__file__).with_name("chat_template.jinja")
 
@@ -33,11 +34,13 @@ class Conversation:
     """Messages that end with an assistant's turn; `tools` have OpenAI's shape.
 
     A guide begins the last answer of a guided conversation: its first token is not learned.
+    A plain one is a prompt and what follows it, without the chat template.
     """
 
     messages: tuple[Message, ...]
     tools: tuple[dict[str, Any], ...] = ()
     is_guided: bool = False
+    is_plain: bool = False
 
     def __post_init__(self) -> None:
         if not self.messages or self.messages[-1]["role"] != "assistant":

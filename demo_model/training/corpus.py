@@ -11,9 +11,11 @@ from demo_model.training.copying import copying
 from demo_model.training.extraction import extraction, extractions, made_extractions
 from demo_model.training.lexicon import Habits, Lexicon, Split
 from demo_model.training.manners import chat, manner
+from demo_model.training.plain import plain
 from demo_model.training.structured import structured, summary
 from demo_model.training.toolchat import (
     after_result,
+    any_question,
     long_chat,
     no_call,
     one_call,
@@ -297,6 +299,30 @@ BALANCED = Mixture(
     ),
     PLAINER.habits,
 )
+
+# Seventh cycle: strings that end, raw prompts, and questions that no tool fits.
+ASKING = Mixture(
+    (
+        (structured, 0.2),
+        (summary, 0.02),
+        (any_question, 0.06),
+        (plain, 0.06),
+        (long_chat, 0.13),
+        (one_call, 0.16),
+        (two_calls, 0.15),
+        (no_call, 0.05),
+        (after_result, 0.02),
+        (extraction, 0.05),
+        (made_extractions, 0.03),
+        (copying, 0.04),
+        (chat, 0.02),
+        (manner, 0.01),
+    ),
+    replace(PLAINER.habits, slips=0.4, has_questions=True, unsaid=0.1),
+)
+
+# The same; under a schema the model still called tools that did not fit.
+CLEARER = replace(ASKING, habits=replace(ASKING.habits, unsaid=0.05, unsaid_beside_tools=0.4))
 
 
 def conversations(

@@ -43,6 +43,10 @@ class Habits:
     values_first: float = 0.0  # share of texts in which values stand before their names
     loose_results: float = 0.0  # share of tool results, see `results.loose_result`
     free_results: float = 0.0  # share of the loose ones, see `results.free_result`
+    slips: float = 0.0  # share of the guided answers, see `structured.slipped`
+    has_questions: bool = False  # any question, under a schema too, see `questions`
+    unsaid: float = 0.05  # share of the answers as JSON that nothing asks for, learned as a whole
+    unsaid_beside_tools: float = 0.0  # of the others, where there are tools
     has_later_kinds: bool = False  # of tools, see `catalogue.LATER`
     has_fair_disguises: bool = False  # each request for a disguised kind shows a swapped word
     has_one_joker: bool = False  # the tool tells the joke if there is one, else the model does

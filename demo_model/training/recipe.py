@@ -6,8 +6,10 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from demo_model.training.corpus import (
+    ASKING,
     BALANCED,
     BROADER,
+    CLEARER,
     CLOSING,
     DEEPER,
     ENDING,
@@ -66,6 +68,11 @@ RATES: Schedule = (
     (23000, 0.0),
     (23020, 0.12),
     (23360, 0.0),
+    (23420, 0.35),
+    (23600, 0.3),
+    (23900, 0.0),
+    (23915, 0.18),
+    (24050, 0.0),
 )
 PHASES: Phases = (
     (0, FIRST),
@@ -82,6 +89,8 @@ PHASES: Phases = (
     (20800, STRUCTURED),
     (22000, BALANCED),
     (23000, STRUCTURED),
+    (23360, ASKING),
+    (23900, CLEARER),
 )
 
 # The fourth cycle has two more layers and two batches per step, one per core. Most of the text is
@@ -97,6 +106,8 @@ STAGES = (
     Stage(start=20650, batches=2, is_compiled=True),
     Stage(start=20800, batches=2, is_compiled=True, is_rounded=True),
     Stage(start=23000, batches=2, is_compiled=True, returned=0.4),
+    Stage(start=23360, batches=2, is_compiled=True, is_rounded=True),
+    Stage(start=23900, batches=2, is_compiled=True, is_rounded=True),
 )
 
 

@@ -11,6 +11,9 @@ from torch import Tensor, nn
 from demo_model.training.batches import Batch
 from demo_model.training.network import Llama
 
+# Without instructions for it, bfloat16 is slower than float32.
+PRECISION = torch.bfloat16 if torch.cpu._is_avx512_bf16_supported() else torch.float32
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
@@ -88,7 +91,7 @@ class Lanes:
         device = self.network.embedding.device
         with torch.no_grad():
             losses = [
-                self.network.row_losses(ids.to(device), targets.to(device), torch.bfloat16)
+                self.network.row_losses(ids.to(device), targets.to(device), PRECISION)
                 for ids, targets in parts
             ]
         kept = torch.cat(losses).topk(rows // self.candidates).indices.cpu()
@@ -96,7 +99,7 @@ class Lanes:
 
     def loss(self, batch: Batch) -> Tensor:
         device = self.network.embedding.device
-        return self.network.loss(batch.ids.to(device), batch.targets.to(device), torch.bfloat16)
+        return self.network.loss(batch.ids.to(device), batch.targets.to(device), PRECISION)
 
     def step(self, optimizers: list[torch.optim.Optimizer]) -> None:
         if self.count == 1:

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from demo_model.training.assembly import ENUMS, GENERIC_KEYS
-from demo_model.training.chat import Conversation, Message, assistant, user
+from demo_model.training.chat import SLIP, Conversation, Message, assistant, user
 from demo_model.training.extraction import KINDS, SENTENCES
 from demo_model.training.lexicon import Lexicon
+from demo_model.training.questions import question
 from demo_model.training.smalltalk import talk, worn
-from demo_model.training.toolchat import opening, toolset
+from demo_model.training.toolbox import Tool
+from demo_model.training.toolchat import opening, toolset, unfit
 
 # Keys by the kind of their values. `text` is a sentence, which a text in the prompt may have.
 KEYS: dict[str, str] = {
@@ -34,6 +36,11 @@ KEYS: dict[str, str] = {
     "email": "email address",
     "code": "code order_id reference zip sku",
 }
+# More keys of sentences, see `Habits.has_questions`.
+MORE_TEXTS = (
+    "setup punchline joke story poem translation rationale explanation_text followup_question followup reasoning argument claim hint"
+    " instruction motto headline_text answer_text final_answer outcome observation action next_step feedback quote rule definition"
+).split()
 UNKNOWN = "word phrase person title text count integer decimal boolean".split()  # of other keys
 LISTS: dict[str, str] = {
     "text": "bullets key_points points facts steps sentences findings reasons lines differences events",
@@ -101,6 +108,7 @@ class Source:
     request: str
     sentences: tuple[str, ...]
     values: dict[str, list[Any]]
+    is_any: bool = False  # a question of `questions`
 
     def drawn(self, lexicon: Lexicon, kind: str) -> Any:
         """A value of the text where it has one of this kind, and mostly a new one otherwise."""
@@ -183,9 +191,11 @@ def text_source(lexicon: Lexicon, forms: list[str]) -> Source:
 
 def plain_source(lexicon: Lexicon) -> Source:
     """A request without a text, or small talk."""
+    if lexicon.habits.has_questions and lexicon.chance(0.4):
+        return Source(question(lexicon), (), {}, is_any=True)
     if lexicon.chance(0.2):
-        question, answer = talk(lexicon)
-        return Source(question, (answer,) if len(answer) < SHORT_ANSWER else (), {})
+        asked, answer = talk(lexicon)
+        return Source(asked, (answer,) if len(answer) < SHORT_ANSWER else (), {})
     values: dict[str, list[Any]] = {}
     parts = {
         "n": lexicon.word(), "m": lexicon.word(), "p": lexicon.person(), "c": lexicon.city(), "k": lexicon.count(),
@@ -204,7 +214,8 @@ def scalar(lexicon: Lexicon, source: Source) -> tuple[str, Any]:
     kind = lexicon.rng.choice(list(KEYS) if is_known else UNKNOWN)
     if source.sentences and lexicon.chance(0.3):
         kind = "text"
-    keys = [*KEYS[kind].split(), *GENERIC_KEYS.get(kind, ())]
+    more = MORE_TEXTS if kind == "text" and lexicon.habits.has_questions else ()
+    keys = [*KEYS[kind].split(), *GENERIC_KEYS.get(kind, ()), *more]
     key = lexicon.rng.choice(keys) if is_known else key_word(lexicon)
     value = source.drawn(lexicon, kind)
     return key, None if lexicon.chance(0.03) else value
@@ -290,18 +301,37 @@ def structured(lexicon: Lexicon) -> Conversation:
     if lexicon.chance(0.05):
         wanted = list(wanted.values()) if lexicon.chance(0.5) else rows(lexicon, source)
     prompt, is_guided = said(lexicon, source.request, wanted)
+    if is_guided and lexicon.has_habit(lexicon.habits.slips):
+        wanted = slipped(lexicon, wanted)
     answer = assistant(json.dumps(wanted, ensure_ascii=False))
-    return with_tools(lexicon, [user(prompt), answer], is_guided=is_guided)
+    turns = [user(prompt), answer]
+    if source.is_any:
+        return with_tools(lexicon, turns, is_guided=is_guided, draw=unfit)
+    return with_tools(lexicon, turns, is_guided=is_guided)
+
+
+def slipped(lexicon: Lexicon, wanted: Any) -> Any:
+    """Some strings go wrong, and then end: the model learns to end them, and not the slip."""
+    if isinstance(wanted, dict):
+        return {key: slipped(lexicon, value) for key, value in wanted.items()}
+    if isinstance(wanted, list):
+        return [slipped(lexicon, value) for value in wanted]
+    if not isinstance(wanted, str) or lexicon.chance(0.5):
+        return wanted
+    kept = wanted[: lexicon.rng.randint(0, len(wanted))]
+    last = kept[-lexicon.rng.randint(1, 6) :] or lexicon.rng.choice("aestnurS")
+    slip = last if lexicon.chance(0.6) else f" {lexicon.word()}"
+    return f"{kept}{SLIP}{slip * lexicon.rng.randint(2, 12)}{SLIP}"
 
 
 def said(lexicon: Lexicon, request: str, wanted: Any) -> tuple[str, bool]:
     """The prompt, and whether nothing in it says that the answer is JSON.
 
-    One in twenty of those is learned as if something did: of a call and JSON, JSON is then likelier.
+    Some of those are learned as if something did: of a call and JSON, JSON is then likelier.
     """
     rng, roll = lexicon.rng, lexicon.rng.random()
     if roll < 0.55:
-        return request, lexicon.chance(0.95)
+        return request, lexicon.chance(1 - lexicon.habits.unsaid)
     if roll < 0.75:
         return rng.choice(CUES).format(request), False
     if roll < 0.85 and isinstance(wanted, dict):
@@ -321,9 +351,20 @@ def summary(lexicon: Lexicon) -> Conversation:
     return with_tools(lexicon, [user(source.request), assistant(answer)], is_guided=False)
 
 
-def with_tools(lexicon: Lexicon, turns: list[Message], *, is_guided: bool) -> Conversation:
+def any_tools(lexicon: Lexicon) -> list[Tool]:
+    return toolset(lexicon, lexicon.rng.randint(1, 3))
+
+
+def with_tools(
+    lexicon: Lexicon,
+    turns: list[Message],
+    *,
+    is_guided: bool,
+    draw: Callable[[Lexicon], list[Tool]] = any_tools,
+) -> Conversation:
     """Tools that do not fit, in two of five conversations."""
-    tools = toolset(lexicon, lexicon.rng.randint(1, 3)) if lexicon.chance(0.4) else []
+    tools = draw(lexicon) if lexicon.chance(0.4) else []
+    is_guided = is_guided and not (tools and lexicon.has_habit(lexicon.habits.unsaid_beside_tools))
     return Conversation(
         (*opening(lexicon), *turns), tuple(made.schema for made in tools), is_guided
     )

@@ -18,9 +18,10 @@ from demo_model.training.chat import (
 )
 from demo_model.training.lexicon import Lexicon, Split
 from demo_model.training.phrasal import phrasal
+from demo_model.training.questions import FITTING, question
 from demo_model.training.results import result
 from demo_model.training.siblings import siblings
-from demo_model.training.smalltalk import JOKE, talk, worn
+from demo_model.training.smalltalk import JOKE, UNKNOWN, talk, worn
 from demo_model.training.spoken import value
 from demo_model.training.toolbox import Ask, Tool, ask, by_chance, fill, from_family
 from demo_model.training.wordlists import VERBS
@@ -193,6 +194,22 @@ def long_chat(lexicon: Lexicon) -> Conversation:
             question, answer = known_talk(lexicon, tools)
             messages += [user(question), assistant(answer)]
     return Conversation(tuple(messages), tuple(made.schema for made in tools))
+
+
+def unfit(lexicon: Lexicon) -> list[Tool]:
+    """Tools that no question fits."""
+    while True:
+        tools = toolset(lexicon, lexicon.rng.randint(1, 4))
+        names = " ".join(f"{made.kind} {made.name}" for made in tools).lower()
+        if not any(part in names for part in FITTING):
+            return tools
+
+
+def any_question(lexicon: Lexicon) -> Conversation:
+    """A question that the model cannot answer, mostly beside tools that do not fit."""
+    tools = unfit(lexicon) if lexicon.chance(0.7) else []
+    turns = [user(question(lexicon)), assistant(NO_TOOL if tools else UNKNOWN)]
+    return Conversation((*opening(lexicon), *turns), tuple(made.schema for made in tools))
 
 
 def unseen_call(lexicon: Lexicon) -> Conversation:

@@ -12,7 +12,7 @@ import torch
 from tokenizers import Tokenizer
 
 from demo_model.training.batches import IGNORED, Encoder
-from demo_model.training.chat import Conversation, Template, assistant, user
+from demo_model.training.chat import SLIP, Conversation, Template, assistant, user
 from demo_model.training.corpus import FIRST, MAIN, conversations
 from demo_model.training.curve import draw_curve
 from demo_model.training.export import export
@@ -63,6 +63,28 @@ def test_the_first_token_of_a_guided_answer_is_not_learned() -> None:
         assert learned.removeprefix('"') == 'fish": "Koi"}<|im_end|>'
         spellings.add(tuple(pieces))
     assert len(spellings) > 1
+
+
+def learned(conversation: Conversation) -> tuple[str, str]:
+    """What is read, and the part of it that is learned."""
+    tokenizer = Tokenizer.from_file(str(TOKENIZER))
+    ((ids, targets),) = Encoder(tokenizer, Template())([conversation], seed=1)
+    assert len(ids) == len(targets)
+    kept = [id for id in targets if id != IGNORED]
+    return tuple(tokenizer.decode(part, skip_special_tokens=False) for part in (ids, kept))
+
+
+@pytest.mark.parametrize("is_guided", [True, False])
+def test_a_slip_is_read_and_what_follows_it_is_learned(is_guided: bool) -> None:
+    said = f'{{"setup": "Why{SLIP}yyyyy{SLIP}", "end": "{SLIP} no no{SLIP}"}}'
+    read, kept = learned(Conversation((user("Joke"), assistant(said)), is_guided=is_guided))
+    assert read.endswith('"Whyyyyyy", "end": " no no"}<|im_end|>\n')
+    assert kept.endswith('"setup": "Why", "end": ""}<|im_end|>')
+
+
+def test_of_a_raw_prompt_the_continuation_is_learned() -> None:
+    raw = Conversation((user("What is jazz?"), assistant(" Music.")), is_plain=True)
+    assert learned(raw) == ("What is jazz? Music.", " Music.<|endoftext|>")
 
 
 def test_a_stopped_training_goes_on_to_the_same_weights(tmp_path: Path) -> None:
