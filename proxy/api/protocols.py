@@ -12,6 +12,8 @@ from proxy.api.tokens.manifest import TOKENS
 
 PROTOCOLS = (OPENAI, RESPONSES, ANTHROPIC, PLAIN, TOKENS, KSERVE)
 ERROR_FORMS = [each.errors for each in PROTOCOLS if each.errors is not None]
+# Prefixes of paths, with a header of their answers that has the request's id, too.
+ID_HEADERS = [(each.prefix, each.id_header.encode()) for each in ERROR_FORMS if each.id_header]
 
 
 def errors_at(path: str) -> ErrorForm | None:

@@ -37,10 +37,10 @@ from proxy.api.http.idempotency import KEY_NAMES, Idempotency, IdempotencyParts
 from proxy.api.http.recording import Recording
 from proxy.api.http.route_scopes import RouteScopes
 from proxy.api.http.typed_route import TypedRoute
-from proxy.api.manifest import Open
+from proxy.api.manifest import Need, Open
 from proxy.api.openapi.document import NAME
 from proxy.api.openapi.responses import HEADERS
-from proxy.api.protocols import errors_at
+from proxy.api.protocols import ID_HEADERS
 from proxy.domain import identity
 from proxy.domain.errors import ErrorCode, ProxyError, RequestError, in_short
 from proxy.domain.identity import ANYONE, ANYONE_BUT_ADMINS, Caller, current_caller
@@ -196,7 +196,7 @@ class Application(FastAPI):
                     route = self._scopes.at(scope["path"])
                     record.operation = route.operation
                     self._hosts.check(fields.get(b"host"))
-                    await self._admit(scope, record)
+                    await self._admit(scope, route.need, record)
                     caller, standings = current_caller.get(), None
                     if caller.has_limits:
                         record.standings = standings = Standings()
@@ -229,13 +229,12 @@ class Application(FastAPI):
         if 400 <= status < 500 and status != ErrorCode.RATE_LIMIT_EXCEEDED.status:
             await self._charge(current_caller.get(), standings)
 
-    async def _admit(self, scope: Scope, record: RequestRecord) -> None:
+    async def _admit(self, scope: Scope, need: Need, record: RequestRecord) -> None:
         """Sets `current_caller`.
 
         Raises:
             ProxyError: the caller is unknown, or may not use the route.
         """
-        need = self._scopes.at(scope["path"]).need
         if self._authentication is None:
             if need is identity.Scope.ADMIN and not self._opens_administration:
                 raise RequestError(NO_ADMIN, code=ErrorCode.INSUFFICIENT_SCOPE)
@@ -255,9 +254,10 @@ class Application(FastAPI):
     async def _may_connect(self, scope: Scope, receive: Receive, send: Send) -> bool:
         """Refuses the handshake of a WebSocket whose host, caller or path is wrong."""
         fields, path = dict(reversed(scope["headers"])), scope["path"]
+        admit = partial(self._admit, scope, self._scopes.at(path).need)
         try:
             self._hosts.check(fields.get(b"host"))
-            await self._admit(scope, RequestRecord())
+            await admit(RequestRecord())
             if path not in self._sockets:
                 raise errors.unknown_url("WEBSOCKET", path, self._sockets)
         except ProxyError as error:
@@ -270,7 +270,7 @@ class Application(FastAPI):
             else:
                 await send({"type": "websocket.close", "code": REFUSED})
             return False
-        scope[ADMIT] = partial(self._admit, scope)
+        scope[ADMIT] = admit
         return True
 
     async def _send_head(
@@ -284,9 +284,10 @@ class Application(FastAPI):
             headers += own_headers.limit_headers(standings)
         if record.request_trace is not None:
             headers.append((b"x-request-trace", record.request_trace.encode()))
-        request_id = record.request_id.encode()
-        if (form := errors_at(scope["path"])) is not None and form.id_header is not None:
-            headers.append((form.id_header.encode(), request_id))
+        path, request_id = scope["path"], record.request_id.encode()
+        for prefix, name in ID_HEADERS:
+            if path.startswith(prefix):
+                headers.append((name, request_id))
         if b"cache-control" not in dict(headers):  # it is one caller's
             headers.append((b"cache-control", b"no-store"))
         message["headers"] = [*headers, NOSNIFF, (b"x-request-id", request_id)]
@@ -297,7 +298,7 @@ class Application(FastAPI):
                 route, status
             )
         counter.inc()
-        if status >= HTTPStatus.BAD_REQUEST and not scope["path"].startswith(HEALTH_CHECKS):
+        if status >= HTTPStatus.BAD_REQUEST and not path.startswith(HEALTH_CHECKS):
             # without an error of ours, such as in a replayed response, the reason is unknown
             self._metrics.rejections.labels(record.model or "", record.error or UNKNOWN).inc()
         await send(message)
