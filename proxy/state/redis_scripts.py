@@ -301,7 +301,7 @@ elseif op == 'renew' then
   return {1, redis.call('EXISTS', p .. 'w:' .. id .. ':' .. value('log'))}
 elseif op == 'keep' then
   if not is_owned() then return 0 end
-  if has_job() then add(value('log'), ARGV[10], 'E', value('parts') or 0, '', '', '') end
+  if has_job() then add(value('log'), ARGV[10] + 1, 'E', value('parts') or 0, '', '', '') end
   redis.call('HDEL', record, 'owner', 'job', 'cancelled', 'number', 'takes')
   redis.call('ZREM', running, id)
   if #ARGV > 10 then redis.call('HSET', record, unpack(ARGV, 11)) end

@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
 
 import orjson
 import structlog
@@ -61,9 +60,7 @@ class Job:
 
 
 _JOB: TypeAdapter[Job] = TypeAdapter(Job)
-
-
-Claimed = Callable[[], Awaitable[Claim]]
+Begin = Callable[[], Awaitable[None]] | None
 
 
 class _Cancelled(Exception):
@@ -113,17 +110,15 @@ class BackgroundResponses:
         )
         response = renderer.snapshot("queued")
         fields = {"head": orjson.dumps(response), "input": found.input, "job": job.as_json()}
-        key = self._builder.responses.key(request.id, caller)
+        claim = Claim(self._builder.responses.key(request.id, caller), patience_s=math.inf)
         begun = asyncio.get_running_loop().create_future()
 
-        async def claimed() -> Claim:
-            claim = Claim(key, patience_s=math.inf)
+        async def admitted() -> None:
             await self._builder.responses.available(self._store.claim(claim, fields))
-            self._running[key.id] = claim, task
+            self._running[claim.key.id] = claim, task
             begun.set_result(None)
-            return claim
 
-        task = self._started(key.id, self._run(claimed, found, 0))
+        task = self._start(claim, found, admitted, 0)
         await asyncio.wait((begun, task), return_when=asyncio.FIRST_COMPLETED)
         if not begun.done():
             await task  # raises why it was refused
@@ -138,25 +133,23 @@ class BackgroundResponses:
             task.cancel()
             await asyncio.wait((task,), timeout=ENDS_WITHIN_S)
 
-    def _start(self, claim: Claim, found: ResponseExchange, *, skips: int) -> None:
-        task = self._started(claim.key.id, self._run(claim, found, skips))
-        self._running[claim.key.id] = claim, task
-
-    def _started(self, key_id: bytes, run: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(run)
-        task.add_done_callback(lambda _: self._running.pop(key_id, None))
+    def _start(
+        self, claim: Claim, found: ResponseExchange, begin: Begin, skips: int
+    ) -> asyncio.Task[None]:
+        """begin: claims a new response, once it is within all limits; what is raised before is
+        raised by the task. skips: events that another process has written already.
+        """
+        task = asyncio.create_task(self._run(claim, found, begin, skips))
+        task.add_done_callback(lambda _: self._running.pop(claim.key.id, None))
         return task
 
-    async def _run(self, given: Claim | Claimed, found: ResponseExchange, skips: int) -> None:
-        """given: of a new response what claims it, called once it is within all limits; what is
-        raised before is raised here. skips: events that another process has written already.
-        """
+    async def _run(self, claim: Claim, found: ResponseExchange, begin: Begin, skips: int) -> None:
         request_id = new_request_id()
         structlog.contextvars.bind_contextvars(request_id=request_id)
         with self._log.recorded("POST", PATH, request_id=request_id) as record:
             record.field_names = found.renderer.field_names
             try:
-                await self._generate(given, found, skips)
+                await self._generate(claim, found, begin, skips)
                 record.status = 200
             except StreamsUnavailable as error:
                 logger.error(
@@ -166,20 +159,23 @@ class BackgroundResponses:
                     advice="look at the server that LEDGER_URL names; another proxy continues it",
                 )
 
-    async def _generate(self, given: Claim | Claimed, found: ResponseExchange, skips: int) -> None:
+    async def _generate(
+        self, claim: Claim, found: ResponseExchange, begin: Begin, skips: int
+    ) -> None:
         renderer, log = found.renderer, found.exchange.request.delta_log
-        claim, is_admitted = given if isinstance(given, Claim) else None, False
+        is_admitted = False
         assert log is not None
 
         async def admitted() -> None:
-            nonlocal claim, is_admitted
-            claim, is_admitted = given if isinstance(given, Claim) else await given(), True
+            nonlocal is_admitted
+            if begin is not None:
+                await begin()
+            is_admitted = True
             with contextlib.suppress(_Cancelled):  # the next event notices it, too
                 await write(renderer.opening())
 
         async def write(events: Sequence[Json]) -> None:
             nonlocal skips
-            assert claim is not None
             new = [named_event(event) for event in events[skips:]]
             skips = max(skips - len(events), 0)
             deltas = log.take()
@@ -191,13 +187,13 @@ class BackgroundResponses:
         except _Cancelled:
             response = renderer.cancelled()
         except asyncio.CancelledError:
-            if claim is None or claim.key.id not in self._running:  # this process stops
+            if claim.key.id not in self._running:  # this process stops
                 raise
             response = renderer.cancelled()
         except StreamsUnavailable:
             raise
         except Exception as error:
-            if claim is None:
+            if claim.key.id not in self._running:
                 raise
             if not is_admitted and isinstance(error, RateLimited | ModelUnavailable):
                 return  # when its lease ends, this proxy or another one tries again
@@ -205,7 +201,6 @@ class BackgroundResponses:
             response = failure[-1]["response"]
             with contextlib.suppress(_Cancelled):
                 await write(failure)
-        assert claim is not None
         await self._store.keep(claim, {"head": orjson.dumps(response)})
 
     async def _written(
@@ -287,7 +282,8 @@ class BackgroundResponses:
             found = await self._builder.exchange(body, job.caller_name, continued=continued)
             events = lost.claim.parts
             logger.info("a response in the background continues", id=job.id, events=events)
-            self._start(lost.claim, found, skips=events)
+            task = self._start(lost.claim, found, None, events)
+            self._running[lost.claim.key.id] = lost.claim, task
         finally:
             current_caller.reset(token)
 
