@@ -1,10 +1,11 @@
-"""For all tests: how long httpx waits, its certificates, hypothesis' examples, and what all folders
-share.
+"""For all tests: how long httpx waits, its certificates, what builds import, hypothesis' examples,
+and what all folders share.
 """
 
 from __future__ import annotations
 
 import functools
+import multiprocessing
 
 import httpx._transports.default
 import httpx2._transports.default  # of openai
@@ -28,5 +29,10 @@ for phase in ("connect", "read", "write", "pool"):
 # Certificates are loaded once: that takes longer than all the rest of a request.
 for transports in (httpx._transports.default, httpx2._transports.default):
     transports.create_ssl_context = functools.cache(transports.create_ssl_context)
+
+# What the steps of a build import, once: each of them runs in a child process.
+multiprocessing.set_forkserver_preload(
+    ["transformers.models.auto", "transformers.modeling_utils", "xgrammar", "onnx.reference"]
+)
 
 register_profiles()
