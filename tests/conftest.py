@@ -16,9 +16,9 @@ from tests.fixtures.stack import HANG_S
 
 pytest_plugins = [
     "tests.fixtures.process_reaper",
+    "tests.fixtures.worker_groups",
     "tests.fixtures.running",
     "tests.fixtures.embedding_server",
-    "tests.fixtures.worker_groups",
     "tests.fixtures.log_search",
 ]
 
