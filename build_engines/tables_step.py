@@ -68,7 +68,7 @@ def _version(package: str) -> str | None:
 
 def in_child(function: Callable[..., Result], *args: object) -> Result:
     """Runs the function in a new process, which returns its memory at the end."""
-    with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(max_workers=1, mp_context=get_context("forkserver")) as pool:
         return pool.submit(function, *args).result()
 
 

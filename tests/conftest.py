@@ -1,10 +1,12 @@
-"""For all tests: how long httpx waits, its certificates, hypothesis' examples, and what all folders
-share.
+"""For all tests: how long httpx waits, its certificates, what builds import, hypothesis' examples,
+and what all folders share.
 """
 
 from __future__ import annotations
 
 import functools
+import gc
+import multiprocessing
 
 import httpx._transports.default
 import httpx2._transports.default  # of openai
@@ -15,9 +17,9 @@ from tests.fixtures.stack import HANG_S
 
 pytest_plugins = [
     "tests.fixtures.process_reaper",
+    "tests.fixtures.worker_groups",
     "tests.fixtures.running",
     "tests.fixtures.embedding_server",
-    "tests.fixtures.worker_groups",
     "tests.fixtures.log_search",
 ]
 
@@ -29,4 +31,17 @@ for phase in ("connect", "read", "write", "pool"):
 for transports in (httpx._transports.default, httpx2._transports.default):
     transports.create_ssl_context = functools.cache(transports.create_ssl_context)
 
+# What the steps of a build import, once: each of them runs in a child process.
+multiprocessing.set_forkserver_preload(
+    ["transformers.models.auto", "transformers.modeling_utils", "xgrammar", "onnx.reference"]
+)
+
 register_profiles()
+
+# A sixth of a worker's CPU: each look through all that imports and collected tests have made.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()

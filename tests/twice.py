@@ -1,10 +1,10 @@
-"""pytest, and then the few tests that failed once more, alone.
+"""pytest, and then the tests that failed once more, alone, if all are in few files.
 
     python -m tests.twice PATH [PATH ...] [OPTION ...]
 
 Tests with real servers run two at a time, on machines that stop for seconds. A test that fails
 beside others and passes alone met such a pause, or is a test to mend: it is named at the end.
-What fails twice has failed, and so have more than MOST_FAILURES.
+What fails twice has failed, and so have tests of more than MOST_FILES: a pause is short.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import dropwhile
 
 import pytest
 
-MOST_FAILURES = 30  # one server that a pause broke fails all the tests that share it
+MOST_FILES = 3
 
 
 class Failures:
@@ -42,7 +42,8 @@ def main(*arguments: str) -> int:
     status = pytest.main([*arguments], [failures])
     options = [*dropwhile(lambda each: not each.startswith("-"), arguments)]
     found = failures.found
-    if status != pytest.ExitCode.TESTS_FAILED or not 0 < len(found) <= MOST_FAILURES:
+    files = {test.partition("::")[0] for test in found}
+    if status != pytest.ExitCode.TESTS_FAILED or not 0 < len(files) <= MOST_FILES:
         return status
     if failures.cannot_import:
         return status

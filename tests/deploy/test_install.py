@@ -148,13 +148,12 @@ class Image:
         (folder / "requirements.lock").write_text("# proxy\nhttpx==0.28.0\npydantic==2.99.0\n")
         self.script = folder / "docker" / "install.py"
         self.script.write_text((DOCKER / "install.py").read_text())
-        self.ours = folder / "ours"
 
-    def install(self, *requirements: str) -> subprocess.CompletedProcess[str]:
+    def install(self, ours: Path, *requirements: str) -> subprocess.CompletedProcess[str]:
         project = f"[project]\ndependencies = {json.dumps(requirements)}\n"
         project += '[project.optional-dependencies]\ngpu = ["xgrammar"]\n'
         (self.script.parents[1] / "pyproject.toml").write_text(project)
-        return self._run(self.venv, str(self.script), "beside", str(self.ours), "gpu")
+        return self._run(self.venv, str(self.script), "beside", str(ours), "gpu")
 
     def versions(self, folder: Path, *names: str) -> list[str]:
         code = "".join(f"import {name}; print({name}.version)\n" for name in names)
@@ -172,21 +171,26 @@ class Image:
         )  # fmt: skip
 
 
-def test_our_venv_owns_what_does_not_fit_and_the_images_python_never_sees_it(tmp_path):
-    image = Image(tmp_path)
-    result = image.install("pydantic>=2.9", "httpx>=0.28", "newone>=1")
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
+    return Image(tmp_path_factory.mktemp("image"))
+
+
+def test_our_venv_owns_what_does_not_fit_and_the_images_python_never_sees_it(image, tmp_path):
+    ours = tmp_path / "ours"
+    result = image.install(ours, "pydantic>=2.9", "httpx>=0.28", "newone>=1")
     assert result.returncode == 0, result.stdout + result.stderr
     wanted = ["pydantic", "httpx", "newone", "xgrammar"]
-    assert image.versions(image.ours, *wanted) == ["2.12.0", "0.28.0", "1.0", "0.1"]
+    assert image.versions(ours, *wanted) == ["2.12.0", "0.28.0", "1.0", "0.1"]
     assert image.versions(image.venv, "httpx", "newone") == ["0.27.2"]
 
 
-def test_what_build_imports_from_the_image_stays_the_images_or_the_build_fails(tmp_path):
-    image = Image(tmp_path)
-    refused = image.install("pydantic>=2.99")
+def test_what_build_imports_from_the_image_stays_the_images_or_the_build_fails(image, tmp_path):
+    ours = tmp_path / "ours"
+    refused = image.install(ours, "pydantic>=2.99")
     assert refused.returncode != 0
     assert "constraint) pydantic==2.12.0" in refused.stdout
-    assert image.versions(image.ours, "pydantic") == ["2.12.0"]
+    assert image.versions(ours, "pydantic") == ["2.12.0"]
 
 
 def test_the_image_runs_our_code_in_our_venv_and_all_else_with_nvidias_python():

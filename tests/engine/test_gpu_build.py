@@ -18,6 +18,7 @@ from build_engines.models_file import ModelsFile, OnnxEntry
 from tests.doubles import upstream_tools
 from tests.doubles.upstream_tools import calls, misbehave
 from tests.fixtures.adapters import write
+from tests.fixtures.families import OPTIONS
 from tests.fixtures.random_model import make
 
 DEVICE = {"memory_gb": 80, "architecture": "hopper"}
@@ -310,7 +311,7 @@ def test_a_dry_run_writes_nothing_and_names_everything(tmp_path, weights, toolki
 def test_a_model_for_gpus_does_not_stand_in_the_way_of_others(tmp_path, weights, artifacts):
     """On a laptop, where TensorRT-LLM is not installed."""
     given = models(weights, "tensorrt_llm")
-    small = OnnxEntry(weights=artifacts / "weights" / "llama")
+    small = OnnxEntry(weights=artifacts / "weights" / "llama", onnx=OPTIONS)
     target = tmp_path / "artifacts"
     shutil.copytree(artifacts / "llama", target / "llama", symlinks=True)
     said: list[str] = []

@@ -13,7 +13,7 @@ import psutil
 
 from tests.fixtures.stack import HANG_S, ROOT, Stack, eventually
 
-LONG = {"model": "endless", "prompt": "abc", "max_tokens": 4000, "temperature": 0, "stream": True}
+LONG = {"model": "endless", "prompt": "abc", "max_tokens": 2000, "temperature": 0, "stream": True}
 
 
 def regions(stack: Stack) -> set[Path]:

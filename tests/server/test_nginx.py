@@ -70,29 +70,25 @@ def test_all_are_answered_while_one_drains_and_when_it_is_gone(start, scripted_s
         assert list(pool.map(ask, range(REQUESTS))) == [200] * REQUESTS
 
 
+OF_RESPONSES = {"type": "response.create", "model": "steady", "input": "Hello!"}
+SOCKETS = {  # path -> the request, and what the last message is
+    chat_socket.PATH: (ASKED, "done"),
+    response_socket.PATH: ({**OF_RESPONSES, "max_output_tokens": 20}, "response.incomplete"),
+}
+
+
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("path", "request_of", "last"),
-    [
-        (chat_socket.PATH, ASKED, "done"),
-        (
-            response_socket.PATH,
-            {"type": "response.create", "model": "steady", "input": "Hello!",
-             "max_output_tokens": 20},
-            "response.incomplete",
-        ),
-    ],
-)  # fmt: skip
-async def test_both_websockets_pass(start, scripted_stack, tmp_path, path, request_of, last):
+async def test_both_websockets_pass(start, scripted_stack, tmp_path):
     target = f"grpc://127.0.0.1:{scripted_stack.triton_grpc_port}"
     proxy = start("proxy", "--triton", target, ALLOWED_HOSTS="localhost")
     proxy.wait_ready(120)
     with nginx.running([proxy.port], tmp_path) as front:
-        url = f"{front.url}{path}".replace("https", "wss")
-        async with websockets.connect(url, ssl=front.trust, proxy=None) as socket:
-            await socket.send(json.dumps(request_of))
-            while json.loads(await asyncio.wait_for(socket.recv(), HANG_S)).get("type") != last:
-                pass
+        for path, (request, last) in SOCKETS.items():
+            url = f"{front.url}{path}".replace("https", "wss")
+            async with websockets.connect(url, ssl=front.trust, proxy=None) as socket:
+                await socket.send(json.dumps(request))
+                while json.loads(await asyncio.wait_for(socket.recv(), HANG_S)).get("type") != last:
+                    pass
     proxy.stop()
 
 

@@ -16,9 +16,17 @@ def test_flaky():
     ran.touch() if (first := not ran.exists()) else None
     assert not first
 """
+SHARED = """
+from pathlib import Path
+import pytest
+ran = Path(__file__).with_name("ran")
+was_broken = not ran.exists()
+ran.touch()
+@pytest.mark.parametrize("number", range(40))
+def test_shared(number):
+    assert not was_broken
+"""
 BROKEN = "def test_broken():\n    assert False\n"
-TOO_MANY = range(twice.MOST_FAILURES + 1)
-MANY = "".join(f"def test_{number}():\n    assert False\n" for number in TOO_MANY)
 
 
 def run(folder: Path, text: str, *options: str, paths: Sequence[str] = (".",)) -> tuple[int, str]:
@@ -50,10 +58,20 @@ def test_one_that_fails_twice_fails(tmp_path):
     assert "[tests] failed twice: " in printed.splitlines()[-1]
 
 
-def test_many_failures_are_no_accident(tmp_path):
-    status, printed = run(tmp_path, MANY)
+def test_failures_in_many_files_are_no_accident(tmp_path):
+    for number in range(twice.MOST_FILES):
+        (tmp_path / f"test_{number}.py").write_text(BROKEN)
+    status, printed = run(tmp_path, FLAKY)
     assert status == 1
     assert "once more" not in printed
+
+
+def test_many_failures_in_one_file_may_be_one(tmp_path):
+    """A server that a pause broke fails all the tests that share it."""
+    status, printed = run(tmp_path, SHARED)
+    assert status == 0
+    assert "40 failed" in printed
+    assert "40 passed" in printed
 
 
 def test_a_file_that_cannot_be_imported_fails_beside_a_test_that_passes_alone(tmp_path):

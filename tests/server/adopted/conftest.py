@@ -102,7 +102,7 @@ def adopted(start_shared: Start) -> Adopted:
     return started(start_shared)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(adopted: Adopted) -> Iterator[openai.OpenAI]:
     url = f"{adopted.proxy.url}/v1"
     with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as made:

@@ -16,7 +16,7 @@ from tests.server.pools.conftest import address, are_ready, listed
 pytestmark = pytest.mark.xdist_group("pools")  # one worker has the three tritonservers
 STREAMS, TOLERANCE = 128, 0.1
 LONG_ENOUGH = 100  # tokens, so that all of them run at once
-FOREVER, LONG = 100_000, 300  # tokens
+FOREVER, LONG = 100_000, 200  # tokens
 STREAMS_KEPT = 15
 TRIES = 4  # where a machine is so busy that the figures of an endpoint are old, it gets fewer
 JOIN_S = 5.0  # until a new endpoint has its share
