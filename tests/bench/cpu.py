@@ -46,7 +46,8 @@ COLUMNS = {
     "MB": ("memory_mb", 0),
     "engine's MB": ("engine_mb", 0),
 }
-PAGE, PLOT = ROOT / "docs" / "performance.md", ROOT / "docs" / "images" / "llama_cpp.svg"
+DOCS = ROOT / "docs"
+PAGE, PLOT = DOCS / "generated" / "llama_cpp.md", DOCS / "images" / "llama_cpp.svg"
 MARKS = ("<!-- Made by `make bench-cpu CPU_BENCH=--docs`. -->", "<!-- end -->")
 Row = dict[str, float]
 
@@ -224,9 +225,9 @@ def demo_engine_mb(prompts: int) -> float:
 
 
 def figures(report: Mapping[str, Any]) -> str:
-    """The block between MARKS in docs/performance.md."""
+    """The block between MARKS in docs/generated/llama_cpp.md."""
     lines = [
-        "![tokens a second and time to first token of both servers](images/llama_cpp.svg)",
+        "![tokens a second and time to first token of both servers](../images/llama_cpp.svg)",
         "",
         f"{report['machine']}, threads: {report['threads']}, against {report['llama_cpp']}; "
         f"medians of {report['rounds']}; {report['max_tokens']} tokens an answer; "

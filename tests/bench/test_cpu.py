@@ -71,4 +71,3 @@ def test_figures_replace_those_of_an_earlier_run_in_the_page_and_nothing_else():
     assert begin, "the page has no place for the figures"
     assert page.startswith(before)
     assert page.endswith(rest.partition(cpu.MARKS[1])[2])
-    assert "## What follows" in rest

@@ -174,7 +174,7 @@ CATALOGUE = (
     ),
     Mutant(
         fault="a stream ends without [DONE]",
-        path="proxy/api/http/answer.py",
+        path="proxy/api/http/stream_format.py",
         before=r'end=b"data: [DONE]\n\n"',
         after='end=b""',
         tests=API_TESTS,
