@@ -325,6 +325,35 @@ ASKING = Mixture(
 CLEARER = replace(ASKING, habits=replace(ASKING.habits, unsaid=0.05, unsaid_beside_tools=0.4))
 
 
+# Beside tools, some small talk was answered by JSON.
+SETTLED = Mixture(
+    (
+        (structured, 0.14),
+        (summary, 0.02),
+        (any_question, 0.07),
+        (plain, 0.04),
+        (long_chat, 0.13),
+        (one_call, 0.16),
+        (two_calls, 0.15),
+        (no_call, 0.14),
+        (after_result, 0.02),
+        (extraction, 0.05),
+        (made_extractions, 0.02),
+        (copying, 0.02),
+        (chat, 0.03),
+        (manner, 0.01),
+    ),
+    replace(CLEARER.habits, unsaid_beside_tools=0.12),
+)
+
+# Small talk stays text, and a question beside tools becomes JSON where a schema wants it.
+APART = replace(
+    SETTLED,
+    shares=((structured, 0.2), *((each, share * 0.93) for each, share in SETTLED.shares[1:])),
+    habits=replace(SETTLED.habits, unsaid_beside_tools=0.05, unsaid_of_questions=0.55),
+)
+
+
 def conversations(
     mixture: Mixture, seed: int, pieces: tuple[str, ...] = ()
 ) -> Iterator[Conversation]:

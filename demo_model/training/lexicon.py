@@ -47,6 +47,7 @@ class Habits:
     has_questions: bool = False  # any question, under a schema too, see `questions`
     unsaid: float = 0.05  # share of the answers as JSON that nothing asks for, learned as a whole
     unsaid_beside_tools: float = 0.0  # of the others, where there are tools
+    unsaid_of_questions: float = 0.0  # the same, where the request is one of `questions`
     has_later_kinds: bool = False  # of tools, see `catalogue.LATER`
     has_fair_disguises: bool = False  # each request for a disguised kind shows a swapped word
     has_one_joker: bool = False  # the tool tells the joke if there is one, else the model does

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from demo_model.training.corpus import (
+    APART,
     ASKING,
     BALANCED,
     BROADER,
@@ -18,6 +19,7 @@ from demo_model.training.corpus import (
     MAIN,
     PHRASES,
     PLAINER,
+    SETTLED,
     STRUCTURED,
     THIRD,
     WIDER,
@@ -73,6 +75,10 @@ RATES: Schedule = (
     (23900, 0.0),
     (23915, 0.18),
     (24050, 0.0),
+    (24060, 0.2),
+    (24170, 0.0),
+    (24180, 0.22),
+    (24280, 0.0),
 )
 PHASES: Phases = (
     (0, FIRST),
@@ -91,6 +97,8 @@ PHASES: Phases = (
     (23000, STRUCTURED),
     (23360, ASKING),
     (23900, CLEARER),
+    (24050, SETTLED),
+    (24170, APART),
 )
 
 # The fourth cycle has two more layers and two batches per step, one per core. Most of the text is
@@ -108,6 +116,8 @@ STAGES = (
     Stage(start=23000, batches=2, is_compiled=True, returned=0.4),
     Stage(start=23360, batches=2, is_compiled=True, is_rounded=True),
     Stage(start=23900, batches=2, is_compiled=True, is_rounded=True),
+    Stage(start=24050, batches=2, is_compiled=True, is_rounded=True),
+    Stage(start=24170, batches=2, is_compiled=True, is_rounded=True),
 )
 
 

@@ -306,7 +306,8 @@ def structured(lexicon: Lexicon) -> Conversation:
     answer = assistant(json.dumps(wanted, ensure_ascii=False))
     turns = [user(prompt), answer]
     if source.is_any:
-        return with_tools(lexicon, turns, is_guided=is_guided, draw=unfit)
+        unsaid = lexicon.habits.unsaid_of_questions
+        return with_tools(lexicon, turns, is_guided=is_guided, draw=unfit, unsaid=unsaid)
     return with_tools(lexicon, turns, is_guided=is_guided)
 
 
@@ -361,10 +362,12 @@ def with_tools(
     *,
     is_guided: bool,
     draw: Callable[[Lexicon], list[Tool]] = any_tools,
+    unsaid: float = 0.0,
 ) -> Conversation:
-    """Tools that do not fit, in two of five conversations."""
+    """Tools that do not fit, in two of five conversations. unsaid: see `Habits`."""
     tools = draw(lexicon) if lexicon.chance(0.4) else []
-    is_guided = is_guided and not (tools and lexicon.has_habit(lexicon.habits.unsaid_beside_tools))
+    if tools and lexicon.has_habit(unsaid or lexicon.habits.unsaid_beside_tools):
+        is_guided = False
     return Conversation(
         (*opening(lexicon), *turns), tuple(made.schema for made in tools), is_guided
     )

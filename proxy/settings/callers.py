@@ -41,7 +41,7 @@ class Callers(Group):
     """`on`: every request but health checks needs a key or token. `auto`: the same as soon as
     `API_KEY`, `KEY_PEPPER`, `JWT_ISSUER` or `CLIENT_NAME_HEADER` is set; without them the proxy
     serves this machine only, and everybody on it. `off`: everybody who reaches the proxy may do
-    everything. Set `on` to be sure that a start without keys fails."""
+    everything but administer. Set `on` to be sure that a start without keys fails."""
     admin: Literal["on", "off"] = "off"
     """`on`: where there are no keys, everybody on this machine may use the administration
     (`/admin/…`) and Triton's internal models. With keys the scope `admin` decides; with

@@ -137,8 +137,10 @@ def test_free_strings_end_at_temperature_0(client):
     assert endless == []
 
 
-@pytest.mark.parametrize("form", [None, json_schema("Summary bullets", BULLETS)])
-def test_a_tool_that_has_nothing_to_do_with_a_question_is_left_alone(client, form):
+@pytest.mark.parametrize(
+    ("form", "most"), [(None, 2), (json_schema("Summary bullets", BULLETS), 5)]
+)
+def test_a_tool_that_has_nothing_to_do_with_a_question_is_left_alone(client, form, most):
     fields = {} if form is None else {"response_format": form}
 
     def ask(question: str):
@@ -150,7 +152,8 @@ def test_a_tool_that_has_nothing_to_do_with_a_question_is_left_alone(client, for
         at for at, answer in zip(UNRELATED, answers, strict=True) if answer.message.tool_calls
     ]
     assert len(UNRELATED) == 30
-    assert len(called) <= 2, called
+    assert len(called) <= most, called
+    assert UNRELATED[0] not in called
 
 
 def test_a_raw_question_gets_a_sentence(client):
