@@ -52,7 +52,13 @@ def busy(
 ) -> list[Future[httpx.Response]]:
     before = triton.begun("steady")
     running = [pool.submit(ask, proxy, tokens) for _ in range(STREAMS)]
-    eventually(lambda: triton.begun("steady") == before + STREAMS, 60, "all are at the engine")
+
+    def are_at_the_engine() -> bool:
+        ended = [one.result() for one in running if one.done()]
+        assert all(one.status_code == httpx.codes.OK for one in ended), [one.text for one in ended]
+        return triton.begun("steady") >= before + STREAMS
+
+    eventually(are_at_the_engine, 20, "all are at the engine")
     return running
 
 
