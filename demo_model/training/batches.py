@@ -46,7 +46,7 @@ class Encoder:
         return [
             self.plain(one)
             if one.is_plain
-            else self.guided(one, next(coded).ids, splits, rng)
+            else self.structured(one, next(coded).ids, splits, rng)
             if one.is_guided or SLIP in one.answer
             else self.labelled(next(coded).ids, is_guided=False)
             for one in drawn
@@ -58,13 +58,14 @@ class Encoder:
         answer = self.tokenizer.encode(one.answer + TEXT_END).ids
         return prompt + answer[:-1], [IGNORED] * (len(prompt) - 1) + answer
 
-    def guided(
+    def structured(
         self,
         one: Conversation,
         ids: list[int],
         splits: dict[int, list[tuple[int, int]]],
         rng: random.Random,
     ) -> tuple[list[int], list[int]]:
+        """An answer as JSON: some of its tokens are split, and its slips are not learned."""
         if SLIP not in one.answer:
             return self.labelled(self.split(ids, splits, rng), is_guided=True)
         parts = [self.tokenizer.encode(text).ids for text in self.template.whole(one).split(SLIP)]

@@ -22,7 +22,7 @@ FORMS = (
 
 
 def plain(lexicon: Lexicon) -> Conversation:
-    """A raw prompt: a question and its answer, or a text that goes on and ends."""
+    """A question and its answer, or a few sentences that a prompt begins."""
     rng, roll = lexicon.rng, lexicon.rng.random()
     if roll < 0.65:
         if roll < 0.25:

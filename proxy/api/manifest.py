@@ -44,7 +44,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorForm:
-    """Of errors of all paths that begin with the prefix, also of unknown ones."""
+    """The form of errors at all paths with the prefix, also at paths without a route."""
 
     prefix: str
     body: Callable[[Payload], Payload]  # of the same error in OpenAI's form

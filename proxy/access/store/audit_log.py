@@ -141,9 +141,9 @@ class AuditLog:
         """At most `limit` entries, the oldest or the newest first, of those whose numbers are above
         `after`, and below `before`.
 
-        Each is one change, or one denied call, as JSON has it. number: from 1, without gaps.
-        before, after: what was changed; None: nothing. chain_key: the id of the key that made
-        `mac`.
+        Each is one change, or one denied call, as JSON has it: its `number` counts from 1, without
+        gaps; its `before` and `after` are the object, None where there was none; `chain_key` is the
+        id of the key that made `mac`.
         """
         number = AUDIT.c.number
         chosen = select(AUDIT).where(number > after).limit(limit)

@@ -66,7 +66,7 @@ def test_the_first_token_of_a_guided_answer_is_not_learned() -> None:
 
 
 def learned(conversation: Conversation) -> tuple[str, str]:
-    """What is read, and the part of it that is learned."""
+    """The text of the conversation, and the text of its learned tokens."""
     tokenizer = Tokenizer.from_file(str(TOKENIZER))
     ((ids, targets),) = Encoder(tokenizer, Template())([conversation], seed=1)
     assert len(ids) == len(targets)

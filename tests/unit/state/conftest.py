@@ -58,7 +58,7 @@ def server(tmp_path: Path) -> Iterator[RedisServer]:
 async def two_stores(
     url: str, limits: StreamLimits = LIMITS, lease_ms: int = 60_000, **options: float
 ) -> AsyncIterator[tuple[RedisStreams, RedisStreams]]:
-    """Of two proxies with Redis. options: of their connections."""
+    """The stores of two proxies that share a Redis. options: of their connections."""
     options = {"timeout_s": 5, **options}
     async with RedisConnection(url, **options) as near, RedisConnection(url, **options) as far:
         await near.answers.flushall()
