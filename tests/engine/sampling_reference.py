@@ -54,6 +54,12 @@ def drawn(distribution: list[tuple[int, float]], uniform: float, slack: float) -
     return tokens
 
 
+def allowed(case: Case) -> list[float]:
+    """The logits with those of tokens that the guide forbids at -inf."""
+    guide = range(len(case.logits)) if case.guide is None else case.guide
+    return [logit if id_ in guide else -math.inf for id_, logit in enumerate(case.logits)]
+
+
 def log_softmax(logits: list[float]) -> list[float]:
     best = max(logits)
     normaliser = best + math.log(sum(math.exp(logit - best) for logit in logits))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from port import SamplingParams, Token
 from sampling.sampler import SamplingFailed, sample
 from sampling.state import SamplerState
-from tests.engine.sampling_reference import Case, distribution, drawn, log_softmax
+from tests.engine.sampling_reference import Case, allowed, distribution, drawn, log_softmax
 from tests.fixtures.examples import examples
 
 SLACK = 1e-5
@@ -106,7 +106,7 @@ def check(case: Case, answer: Token | SamplingFailed) -> None:
     if case.params.log_probs is None:
         assert answer.log_probs is None
         return
-    logs = log_softmax(case.logits)
+    logs = log_softmax(allowed(case))
     order = sorted(range(len(logs)), key=lambda token: (-logs[token], token))
     top = [token for token in order if logs[token] > -np.inf][: case.params.log_probs]
     assert answer.log_probs is not None

@@ -1,7 +1,7 @@
-"""Changes the logits before a token is drawn: guide, restrictions, bias, penalties, in this order.
+"""Changes the logits before a token is drawn: restrictions, bias, penalties, in this order.
 
-A restriction that would forbid every remaining token is ignored. So the guide always wins, because
-a text that breaks its guide is useless.
+A restriction that would forbid every remaining token is ignored. So the guide, which comes before,
+always wins: a text that breaks its guide is useless.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from port import SamplingParams
 from sampling.bad_words import BadWords
 from sampling.penalties import Penalties
 from sampling.ranking import Logits
-from sampling.restrictions import Bitmask, TokenIds, allow_only, apply_guides, ban, known
+from sampling.restrictions import TokenIds, allow_only, ban, known
 
 
 class LogitEdit(Protocol):
@@ -94,10 +94,8 @@ def edits_of(
     return found
 
 
-def edit(logits: Logits, edits: Sequence[Sequence[LogitEdit]], bitmask: Bitmask | None) -> None:
-    """logits: [rows, vocab], changed in place. edits: of each row. bitmask: [rows, words]."""
-    if bitmask is not None:
-        apply_guides(logits, bitmask)
+def edit(logits: Logits, edits: Sequence[Sequence[LogitEdit]]) -> None:
+    """logits: [rows, vocab], changed in place. edits: of each row."""
     with np.errstate(over="ignore"):  # beyond float32 a banned token stays banned
         for row, own in zip(logits, edits, strict=True):
             for one in own:

@@ -1,4 +1,6 @@
-"""`log_probs`: log-probabilities of the model's own distribution, for the rows that want them."""
+"""`log_probs`: log-probabilities of the model's own distribution, for the rows that want them; of a
+row with a guide, among the tokens that it allows, as vLLM and TensorRT-LLM have them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ def log_probs(
 ) -> list[TokenLogProbs]:
     """One result a row; a token of probability 0 is not an alternative.
 
-    logits: [rows, vocab], unchanged by edits. best: [rows], their maxima. chosen: [rows], token
+    logits: [rows, vocab], before edits. best: [rows], their maxima. chosen: [rows], token
     ids. tops: the number of alternatives that each row wants.
     """
     totals = block_sums(weights_of(logits, best, np.ones(len(best)))).sum(axis=1)

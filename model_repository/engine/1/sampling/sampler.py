@@ -1,7 +1,7 @@
 """Samples one token a row from the logits of a batch. The onnx runtime calls it at every step.
 
-The order is vLLM's: log-probabilities of the unchanged logits; guide, allowed_token_ids,
-bad_words, min_tokens; logit_bias; penalties; temperature; min_p; top_k; top_p; the draw.
+The order is vLLM's: guide; log-probabilities; allowed_token_ids, bad_words, min_tokens; logit_bias;
+penalties; temperature; min_p; top_k; top_p; the draw.
 """
 
 from __future__ import annotations
@@ -60,9 +60,12 @@ def _most_likely(logits: Logits, failure: SamplingFailed) -> list[Token | Sampli
 def _sample(
     logits: Logits, states: Sequence[SamplerState], bitmask: Bitmask | None
 ) -> list[Token | SamplingFailed]:
-    unchanged_best = logits.max(axis=1)
-    failures = {row: _not_finite() for row in np.flatnonzero(~np.isfinite(unchanged_best)).tolist()}
-    edited = _edited(logits, states, bitmask)
+    allowed_best = logits.max(axis=1)
+    failures = {row: _not_finite() for row in np.flatnonzero(~np.isfinite(allowed_best)).tolist()}
+    if bitmask is not None:
+        apply_guides(logits, bitmask)
+        allowed_best = logits.max(axis=1)
+    edited = _edited(logits, states)
     ids = edited.argmax(axis=1)
     best = edited[np.arange(len(states)), ids]
     for row in np.flatnonzero(~np.isfinite(best)).tolist():
@@ -70,20 +73,20 @@ def _sample(
     sound = [row for row in range(len(states)) if row not in failures]
     _draw(edited, best, states, [row for row in sound if not states[row].is_greedy], ids)
     wanting = [row for row in sound if states[row].params.log_probs is not None]
-    details = _log_probs(logits, unchanged_best, states, wanting, ids)
+    details = _log_probs(logits, allowed_best, states, wanting, ids)
     return [
         failures.get(row) or Token(token, details.get(row))
         for row, token in enumerate(ids.tolist())
     ]
 
 
-def _edited(logits: Logits, states: Sequence[SamplerState], bitmask: Bitmask | None) -> Logits:
-    """Edits in place, unless the unchanged logits are still needed for log-probabilities."""
-    if bitmask is None and not any(state.is_edited for state in states):
+def _edited(logits: Logits, states: Sequence[SamplerState]) -> Logits:
+    """Edits in place, unless the unedited logits are still needed for log-probabilities."""
+    if not any(state.is_edited for state in states):
         return logits
     if any(state.params.log_probs is not None for state in states):
         logits = logits.copy()
-    edit(logits, [state.edits for state in states], bitmask)
+    edit(logits, [state.edits for state in states])
     return logits
 
 
