@@ -29,6 +29,7 @@ from proxy.access.start_gate import StartGate
 from proxy.access.store import open_store
 from proxy.api import live_routes, log_level_routes, monitoring, page_routes, recent_routes
 from proxy.api.anthropic import messages_routes
+from proxy.api.decisions import decisions_routes
 from proxy.api.http import route_scopes
 from proxy.api.http.answer import Answers
 from proxy.api.http.application import Application
@@ -335,6 +336,7 @@ def compose(
             keep_alive_s=settings.keep_alive_s,
             bodies=bodies,
         ),
+        decisions_routes.routes(service, registry, bodies=bodies),
         messages_routes.routes(
             answers, registry, field_limits, examiner, service, called_tokenizer, bodies=bodies
         ),

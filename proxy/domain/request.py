@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any, Literal
@@ -92,7 +92,7 @@ SinglePrompt = ChatPrompt | TextPrompt | TokenPrompt
 class PromptBatch:
     """Several prompts of one request, each answered by choices of its own."""
 
-    prompts: tuple[TextPrompt | TokenPrompt, ...]
+    prompts: tuple[SinglePrompt, ...]
 
 
 Prompt = SinglePrompt | PromptBatch
@@ -270,6 +270,14 @@ class GenerationRequest:
     @property
     def prompts(self) -> tuple[SinglePrompt, ...]:
         return self.prompt.prompts if isinstance(self.prompt, PromptBatch) else (self.prompt,)
+
+    def with_prompts(self, change: Callable[[SinglePrompt], SinglePrompt]) -> GenerationRequest:
+        """With each of its prompts changed."""
+        if isinstance(self.prompt, PromptBatch):
+            changed: Prompt = PromptBatch(prompts=tuple(map(change, self.prompt.prompts)))
+        else:
+            changed = change(self.prompt)
+        return replace(self, prompt=changed)
 
     @property
     def inputs(self) -> tuple[TextPrompt | TokenPrompt, ...]:

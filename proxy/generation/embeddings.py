@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -133,10 +133,15 @@ async def embedded(
                 )
             found[index] = [answer[at : at + size] for at in range(0, len(answer), size)]
 
-    workers = [asyncio.create_task(work()) for _ in range(at_once(request, calls))]
+    await side_by_side(work, at_once(request, calls))
+    return [each for part in found for each in part]
+
+
+async def side_by_side(work: Callable[[], Coroutine[None, None, None]], times: int) -> None:
+    """Does it so many times at once. The first that fails ends the others; so does cancelling."""
+    workers = [asyncio.create_task(work()) for _ in range(times)]
     try:
         await asyncio.gather(*workers)
     finally:
         for worker in workers:
             worker.cancel()
-    return [each for part in found for each in part]

@@ -27,6 +27,7 @@ from proxy.domain.request import (
     GenerationRequest,
     Message,
     PromptBatch,
+    SinglePrompt,
     TextPrompt,
     TokenPrompt,
 )
@@ -92,11 +93,13 @@ class Plan:
             counts_prompt=True,
         )
 
-    def with_prompt(self, prompt: ChatPrompt) -> Plan:
-        """With a prompt that differs in its images alone. Raises as `check_copies`."""
-        requests = tuple(replace(each, images=prompt.images) for each in self.engine_requests)
+    def with_images(self, images: tuple[Image, ...]) -> Plan:
+        """With these in the place of each chat's. Raises as `check_copies`."""
+        requests = tuple(replace(each, images=images) for each in self.engine_requests)
         check_copies(self.request, requests)
-        request = replace(self.request, prompt=prompt)
+        request = self.request.with_prompts(
+            lambda one: replace(one, images=images) if isinstance(one, ChatPrompt) else one
+        )
         return replace(self, request=request, engine_requests=requests)
 
     def new_parser(self) -> OutputParser | None:
@@ -402,7 +405,7 @@ def without_unread_hints(
     Reasoning that is unwanted, and that the template cannot switch off, is ended at once. A
     caller's own template is asked by the sandbox alone.
     """
-    prompt = request.prompt
+    prompt = request.prompts[0]  # those of a batch have the same hints
     if not isinstance(prompt, ChatPrompt) or prompt.template is not None:
         return request, ()
     values = dict(prompt.template_values)
@@ -418,14 +421,20 @@ def without_unread_hints(
             request = replace(request, thinking_budget=0)
     for name in unread:
         del values[name]
-    return replace(request, prompt=replace(prompt, template_values=values)), tuple(unread)
+    changed = request.with_prompts(
+        lambda one: replace(one, template_values=values) if isinstance(one, ChatPrompt) else one
+    )
+    return changed, tuple(unread)
 
 
 def with_described_results(request: GenerationRequest) -> GenerationRequest:
     """With a sentence in the place of each image of a tool's result."""
-    prompt = request.prompt
+    return request.with_prompts(_described_in)
+
+
+def _described_in(prompt: SinglePrompt) -> SinglePrompt:
     if not isinstance(prompt, ChatPrompt) or not any(one.result_images for one in prompt.messages):
-        return request
+        return prompt
     messages, images, kept = list[Message](), prompt.images, list[Image]()
     at = 0
     for message in prompt.messages:
@@ -433,8 +442,7 @@ def with_described_results(request: GenerationRequest) -> GenerationRequest:
         kept += images[at + shown : at + own]
         at += own
         messages.append(_described(message) if shown else message)
-    prompt = replace(prompt, messages=tuple(messages), images=tuple(kept))
-    return replace(request, prompt=prompt)
+    return replace(prompt, messages=tuple(messages), images=tuple(kept))
 
 
 def _described(message: Message) -> Message:

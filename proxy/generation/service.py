@@ -5,7 +5,7 @@ Called by the protocol adapters; knows no protocol.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass, replace
 
@@ -17,9 +17,11 @@ from proxy.domain.identity import current_caller
 from proxy.domain.model import NO_END, ModelCard
 from proxy.domain.output import FinishReason
 from proxy.domain.record import RequestRecord, Stage, StageName, running_record
-from proxy.domain.request import ChatPrompt, Delivery, GenerationRequest
+from proxy.domain.request import ChatPrompt, Delivery, GenerationRequest, Sampling
 from proxy.generation.answer_streams import AnswerStreams, Means
+from proxy.generation.decisions import AT_ONCE, Decisions, check_decides
 from proxy.generation.embeddings import at_once, batched, embedded
+from proxy.generation.prepare import Plan
 from proxy.language.structured import checks
 from proxy.models.deprecation_log import DeprecationLog
 from proxy.models.registry import Registry
@@ -92,6 +94,51 @@ class Service:
             record.finish = FinishReason.STOP
         return found
 
+    async def decide(
+        self, request: GenerationRequest, card: ModelCard, options: Sequence[int]
+    ) -> list[list[float]]:
+        """For each prompt the probabilities of its options. Raises as a generation does.
+
+        options: how many each question has.
+        """
+        record, means = self._begin(request, card), self._means
+        with self._metrics.counted(record, request, card):
+            plan = await means.preparation.prepare(request, card, record)
+            check_decides(plan.card)
+            reserving = self._limiter.reservation(
+                current_caller.get(),
+                plan.request,
+                plan.card,
+                plan.engine_requests,
+                record,
+                is_stream=False,
+            )
+            at_once = min(AT_ONCE, len(options))
+            running = replace(
+                request, prompt=request.prompts[0], choices=at_once, sampling=Sampling()
+            )
+            async with reserving as reservation:
+                with self._concurrency.permits(plan.card, running):
+                    prompt = plan.request.prompts[0]
+                    if isinstance(prompt, ChatPrompt) and prompt.images:
+                        plan = await self._with_images(plan, prompt, record)
+                    decisions = Decisions(
+                        plan=plan,
+                        means=means.streams,
+                        record=record,
+                        reservation=reservation,
+                        counts_cached=means.counts_cached,
+                    )
+                    found = await decisions.probabilities(options)
+            record.finish = FinishReason.STOP
+        return found
+
+    async def _with_images(self, plan: Plan, prompt: ChatPrompt, record: RequestRecord) -> Plan:
+        """With the images themselves. prompt: any of a batch, since all have the same images."""
+        with Stage(StageName.IMAGES, record):
+            fetched = await self._means.images.fetched(prompt, plan.request.caller)
+        return plan.with_images(fetched.images)
+
     def _begin(self, request: GenerationRequest, card: ModelCard) -> RequestRecord:
         """Raises ModelUnavailable."""
         self._registry.check_available(card)
@@ -143,9 +190,7 @@ class Service:
                         await admitted()
                     prompt = plan.request.prompt
                     if isinstance(prompt, ChatPrompt) and prompt.images:
-                        with Stage(StageName.IMAGES, record):
-                            fetched = self._means.images.fetched(prompt, request.caller)
-                            plan = plan.with_prompt(await fetched)
+                        plan = await self._with_images(plan, prompt, record)
                     streams = AnswerStreams(plan, delivery, record, held, reservation, self._means)
                     async with aclosing(streams.events()) as events:
                         async for event in events:
