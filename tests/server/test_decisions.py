@@ -6,6 +6,7 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from openai.lib.decisions_tool_runner import DecisionsToolRunner, DecisionsToolRunnerError
 
 from proxy.api.decisions.decision_body import DecisionBody
 from proxy.generation.decisions import labels_of
@@ -65,7 +66,7 @@ def by_hand(stack, question: dict) -> list[float]:
 def shares(logs: list[list[float]]) -> list[float]:
     """Of labels, letter by letter."""
     found = []
-    for at, label in enumerate(logs):
+    for label in logs:
         share = 1.0
         for place in range(len(label)):
             rivals = {
@@ -119,3 +120,22 @@ def test_as_many_choices_as_there_can_be(client):
     assert len(found) == 255
     assert sum(found) == pytest.approx(1)
     assert min(found) > 0
+
+
+def test_the_sdks_own_runner_comes_to_an_end(client):
+    done, log = [], []
+    runner = DecisionsToolRunner(
+        observe=lambda: f"Done so far: {done}",
+        candidates=lambda seen: [
+            *({"id": one, "description": one, "execute": lambda one=one: done.append(one)}
+              for one in ("open the door", "go in") if one not in done),
+            {"id": "end", "description": "nothing is left to do", "done": True},
+        ],
+        verify=lambda seen: log.append(seen) or len(done) == 2,
+    )  # fmt: skip
+    with pytest.raises(DecisionsToolRunnerError) as caught:
+        runner.run(client, {"model": "demo", "input": "Go home."}, max_steps=1)
+    assert caught.value.reason == "step_limit"
+    result = runner.run(client, {"model": "demo", "input": "Go home."}, max_steps=20)
+    assert result["status"] == "verified"
+    assert sorted(done) == ["go in", "open the door"]

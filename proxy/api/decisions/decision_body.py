@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from secrets import token_hex
 from typing import Annotated, Any, Literal
 
@@ -16,8 +15,6 @@ from pydantic import (
     BeforeValidator,
     Discriminator,
     Field,
-    StrictBool,
-    StrictStr,
     Tag,
     model_validator,
 )
@@ -70,19 +67,18 @@ def _written(data: Any) -> str:
     rows = data if isinstance(data, list) else [data]
     if not all(isinstance(row, dict) for row in rows):
         raise FieldError(None, "'data' must be a JSON object, or an array of objects")
-    level, count = [data], 0
-    for _ in range(JSON_LEVELS + 1):
-        count += len(level)
+    level, count = [data], 1
+    for _ in range(JSON_LEVELS):
+        inner = [
+            value for one in level for value in (one.values() if isinstance(one, dict) else one)
+        ]
+        count += len(inner)
+        level = [value for value in inner if isinstance(value, (dict, list))]
         if not level or count > JSON_VALUES:
             break
-        level = [
-            value
-            for one in level
-            if isinstance(one, (dict, list))
-            for value in (one.values() if isinstance(one, dict) else one)
-        ]
-    text = "" if level else json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    if level or exceed(JSON_BYTES, [(text, 1)]):
+    is_bounded = not level and count <= JSON_VALUES
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")) if is_bounded else ""
+    if not is_bounded or exceed(JSON_BYTES, [(text, 1)]):
         raise FieldError(
             None,
             f"JSON has at most {JSON_LEVELS} levels, {JSON_VALUES} values and {JSON_BYTES} bytes",
@@ -108,13 +104,20 @@ KINDS = {
     "function_call_output": "<output>",
     "custom_tool_call_output": "<output>",
 }
+
+
+def _kind_of_item(given: Any) -> str | None:
+    kind = type_of(given) or "message"
+    return KINDS.get(kind) if isinstance(kind, str) else None
+
+
 DecisionItem = Annotated[
     Annotated[DecisionMessage, Tag("<message>")]
     | Annotated[CallItem, Tag("<function_call>")]
     | Annotated[CustomCallItem, Tag("<custom_tool_call>")]
     | Annotated[OutputItem, Tag("<output>")],
     Discriminator(
-        lambda given: KINDS.get(type_of(given) or "message"),
+        _kind_of_item,
         custom_error_type="input_item_type",
         custom_error_message=f"must have a 'type' that is one of {', '.join(KINDS)}",
     ),
@@ -174,7 +177,10 @@ class PredicateQuestion(_Question):
 
 
 class Choice(RequestBody):
-    value: StrictStr | StrictBool
+    value: Annotated[
+        Annotated[str, Tag("<text>")] | Annotated[bool, Tag("<flag>")],
+        Discriminator(lambda given: "<flag>" if isinstance(given, bool) else "<text>"),
+    ]
     description: str | None = None
 
 
@@ -182,17 +188,15 @@ class ChoiceQuestion(_Question):
     type: Literal["choice"]
     choices: Annotated[ListOf[Choice], Field(min_length=2, max_length=MOST_OPTIONS)]
 
-    @model_validator(mode="after")
-    def _are_distinct(self) -> ChoiceQuestion:
-        if len({(type(one.value), one.value) for one in self.choices}) < len(self.choices):
-            raise FieldError("choices", "each choice must have another 'value'")
-        return self
+    @property
+    def values(self) -> list[str]:
+        """As JSON, since true and "true" are two."""
+        return [json.dumps(one.value, ensure_ascii=False) for one in self.choices]
 
     @property
     def options(self) -> list[tuple[str, str | None]]:
-        return [
-            (json.dumps(one.value, ensure_ascii=False), one.description) for one in self.choices
-        ]
+        told = [one.description for one in self.choices]
+        return [*zip(self.values, told, strict=True)]
 
     def answer(self, chances: Sequence[float]) -> dict[str, Any]:
         best = max(range(len(chances)), key=chances.__getitem__)
@@ -234,8 +238,23 @@ class ScoreQuestion(_Question):
         }
 
 
+QUESTIONS = ("predicate", "choice", "score")
+
+
+def _kind_of_question(given: Any) -> str | None:
+    kind = type_of(given)
+    return f"<{kind}>" if kind in QUESTIONS else None
+
+
 Question = Annotated[
-    PredicateQuestion | ChoiceQuestion | ScoreQuestion, Field(discriminator="type")
+    Annotated[PredicateQuestion, Tag("<predicate>")]
+    | Annotated[ChoiceQuestion, Tag("<choice>")]
+    | Annotated[ScoreQuestion, Tag("<score>")],
+    Discriminator(
+        _kind_of_question,
+        custom_error_type="question_type",
+        custom_error_message=f"must have a 'type' that is one of {', '.join(QUESTIONS)}",
+    ),
 ]
 
 
@@ -254,6 +273,9 @@ class DecisionBody(RequestBody):
     @model_validator(mode="after")
     def _is_bounded(self) -> DecisionBody:
         count, items = len(self.questions), self._items()
+        for at, one in enumerate(self.questions):
+            if isinstance(one, ChoiceQuestion) and len(set(one.values)) < len(one.choices):
+                raise FieldError(f"questions[{at}].choices", "each must have another 'value'")
         if (labels := sum(len(one.options) for one in self.questions)) > MOST_LABELS:
             raise FieldError(
                 "questions",
@@ -356,7 +378,10 @@ def _with_question(messages: tuple[Message, ...], question: str) -> tuple[Messag
         return (*messages, Message(role="user", content=question))
     last, text = messages[-1], f"{BETWEEN}{question}"
     parts = (*last.parts, text) if last.parts else ()
-    return (*messages[:-1], replace(last, content=f"{last.content or ''}{text}", parts=parts))
+    content = f"{last.content or ''}{text}"
+    shown = last.result_images
+    own = Message(role="user", content=content, parts=parts, result_images=shown)
+    return (*messages[:-1], own)
 
 
 class ChoiceProbability(Answer):

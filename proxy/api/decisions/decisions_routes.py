@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from proxy.api.decisions.decision_body import Decision, DecisionBody
 from proxy.api.decisions.manifest import PATH
 from proxy.api.http.authentication import caller_name
-from proxy.api.http.body_reader import BodyReader
+from proxy.api.http.body_reader import BodyReader, converted
 from proxy.api.http.client_disconnect import CancelOnDisconnect
 from proxy.api.http.own_headers import headers_of
 from proxy.api.http.typed_route import typed_router
@@ -32,7 +32,7 @@ def routes(service: Service, models: Registry, *, bodies: BodyReader) -> APIRout
         """Answers questions about one input, each with the probabilities of its options."""
         served, record = models.serving(body.model), running_record()
         record.field_names = body.names
-        request = body.to_domain(served, caller_name(http.scope))
+        request = await converted(body.to_domain, served, caller_name(http.scope))
         async with CancelOnDisconnect(http.receive):
             chances = await service.decide(request, served.card, body.options())
             headers = headers_of(record, asyncio.get_running_loop().time())
