@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import struct
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import replace
@@ -10,7 +11,13 @@ from dataclasses import replace
 from proxy.domain.engine import EngineRequest, NotReady
 from proxy.domain.errors import ModelUnavailable
 from proxy.domain.model import CAPABILITIES, LoadedModel, ModelCard, ModelFacts
-from proxy.domain.output import BlockChanges, FinishReason, TokenDelta
+from proxy.domain.output import (
+    Alternative,
+    BlockChanges,
+    FinishReason,
+    TokenDelta,
+    TokenLogProb,
+)
 from proxy.domain.request import TextPrompt, TokenPrompt
 from tests.fixtures.logged import LOGGED
 
@@ -36,6 +43,13 @@ def _prompt(request: EngineRequest) -> TextPrompt | TokenPrompt:
     if request.token_ids is not None:
         return TokenPrompt(ids=request.token_ids)
     return TextPrompt(text=request.text or "", pair=request.pair)
+
+
+def _lettered(letters: str) -> TokenDelta:
+    """The labels of a question, each as likely."""
+    top = tuple(Alternative(letter.encode(), -math.log(len(letters))) for letter in letters)
+    one = TokenLogProb(top[0].log_prob, top)
+    return TokenDelta((top[0].token_bytes,), 1, finish=FinishReason.LENGTH, log_probs=(one,))
 
 
 class ScriptedEngine:
@@ -90,6 +104,10 @@ class ScriptedEngine:
         self.requests.append(request)
         if request.embeds is not None:
             yield await self._embedded(request)
+            return
+        guide = request.constraint
+        if guide is not None and guide.field == "questions" and not script[0].log_probs:
+            yield _lettered(guide.text.strip("[]"))
             return
         LOGGED.see_text(request.text or "")
         LOGGED.see_text(

@@ -384,45 +384,45 @@ def _with_question(messages: tuple[Message, ...], question: str) -> tuple[Messag
     return (*messages[:-1], own)
 
 
-class ChoiceProbability(Answer):
+class DecidedProbability(Answer):
     value: str | bool
     probability: float
 
 
-class LevelProbability(Answer):
+class DecidedLevel(Answer):
     value: int = Field(ge=0, description="The level's place in `levels`, from 0 on.")
     label: str
     probability: float
 
 
-class PredicateAnswer(Answer):
+class DecidedPredicate(Answer):
     type: Literal["predicate"]
     name: str | None
     probability: float = Field(description="That it is true.")
 
 
-class ChoiceAnswer(Answer):
+class DecidedChoice(Answer):
     type: Literal["choice"]
     name: str | None
     choice: str | bool
     confidence: float = Field(description="The probability of `choice`.")
-    probabilities: list[ChoiceProbability]
+    probabilities: list[DecidedProbability]
 
 
-class ScoreAnswer(Answer):
+class DecidedScore(Answer):
     type: Literal["score"]
     name: str | None
     score: float = Field(description="The expected level.")
     confidence: float = Field(description="The probability of the likeliest level.")
-    probabilities: list[LevelProbability]
+    probabilities: list[DecidedLevel]
 
 
-class InputDetails(Answer):
+class DecisionInputDetails(Answer):
     cached_tokens: int = Field(ge=0)
     cache_write_tokens: int = Field(ge=0)
 
 
-class OutputDetails(Answer):
+class DecisionOutputDetails(Answer):
     reasoning_tokens: int = Field(ge=0)
 
 
@@ -430,13 +430,13 @@ class DecisionUsage(Answer):
     """Each question counts the input."""
 
     input_tokens: int = Field(ge=0)
-    input_tokens_details: InputDetails
+    input_tokens_details: DecisionInputDetails
     output_tokens: int = Field(ge=0)
-    output_tokens_details: OutputDetails
+    output_tokens_details: DecisionOutputDetails
     total_tokens: int = Field(ge=0)
 
 
 class Decision(Answer):
     model: str = Field(examples=["demo"])
-    answers: list[PredicateAnswer | ChoiceAnswer | ScoreAnswer]
+    answers: list[DecidedPredicate | DecidedChoice | DecidedScore]
     usage: DecisionUsage
