@@ -44,7 +44,7 @@ from proxy.models.registry import ServedModel
 
 MOST_QUESTIONS, MOST_OPTIONS = 400, 255
 MOST_LABELS = 4_096  # of all questions of a request together
-MOST_COPIES = 65_536  # of messages, each of which is sent with each question
+MOST_COPIES = 16_384  # of messages, each of which is sent with each question
 JSON_LEVELS, JSON_VALUES, JSON_BYTES = 32, 10_000, 262_144
 ONE_LETTER = "Answer with the letter of one option only."
 LETTERS = "Answer with the letters of one option only."

@@ -22,13 +22,9 @@ def model(target: Target) -> str:
     return target.steady
 
 
-def deep(levels: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for _ in range(levels):
-        found = {"a": found}
-    return found
-
-
+DEEP: dict[str, Any] = {}
+for _ in range(400):
+    DEEP = {"a": DEEP}
 TURNS = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
 ATTACKS = [
     Attack("decisions: 400 questions", post(asked([ASK] * 400), PATH), wall_s=120),
@@ -37,12 +33,12 @@ ATTACKS = [
         answers=REFUSED),
     Attack("decisions: 400 questions about a long input", post(asked([ASK] * 400, "é" * 800_000),
         PATH), answers=REFUSED),
-    Attack("decisions: 60 questions about 1,000 turns", post(asked([ASK] * 60, TURNS * 500), PATH),
+    Attack("decisions: 16 questions about 1,000 turns", post(asked([ASK] * 16, TURNS * 500), PATH),
         wall_s=120),
-    Attack("decisions: 400 questions about 1,000 turns", post(asked([ASK] * 400, TURNS * 500),
+    Attack("decisions: 60 questions about 1,000 turns", post(asked([ASK] * 60, TURNS * 500),
         PATH), answers=REFUSED),
-    Attack("decisions: JSON of 5,000 levels", post(asked([{**ASK, "instructions":
-        [{"type": "input_json", "data": deep(5_000)}]}]), PATH), answers=REFUSED),
+    Attack("decisions: JSON of 400 levels", post(asked([{**ASK, "instructions":
+        [{"type": "input_json", "data": DEEP}]}]), PATH), answers=REFUSED),
     Attack("decisions: 400 questions with JSON of 9,000 values", post(asked([{**ASK,
         "instructions": [{"type": "input_json", "data": {"a": [0] * 450}}]}] * 400), PATH),
         wall_s=120),
