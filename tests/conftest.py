@@ -8,6 +8,7 @@ import functools
 import gc
 import multiprocessing
 
+import fastapi.routing
 import httpx._transports.default
 import httpx2._transports.default  # of openai
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
@@ -30,6 +31,9 @@ for phase in ("connect", "read", "write", "pool"):
 # Certificates are loaded once: that takes longer than all the rest of a request.
 for transports in (httpx._transports.default, httpx2._transports.default):
     transports.create_ssl_context = functools.cache(transports.create_ssl_context)
+
+# So are the models of responses, which each of a thousand applications has.
+fastapi.routing.create_model_field = functools.cache(fastapi.routing.create_model_field)
 
 # What the steps of a build import, once: each of them runs in a child process.
 multiprocessing.set_forkserver_preload(
