@@ -4,9 +4,11 @@ and what all folders share.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import gc
 import multiprocessing
+from typing import Any
 
 import fastapi.routing
 import httpx._transports.default
@@ -32,8 +34,20 @@ for phase in ("connect", "read", "write", "pool"):
 for transports in (httpx._transports.default, httpx2._transports.default):
     transports.create_ssl_context = functools.cache(transports.create_ssl_context)
 
-# So are the models of responses, which each of a thousand applications has.
+# So is what FastAPI finds out about each route: two thousand tests make an application each.
 fastapi.routing.create_model_field = functools.cache(fastapi.routing.create_model_field)
+_parameters = fastapi.routing.get_dependant
+_known: dict[tuple[Any, ...], Any] = {}
+
+
+def get_dependant(*, path: str, call: Any, **options: Any) -> Any:
+    key = path, getattr(call, "__code__", call), getattr(call, "__defaults__", None)
+    if key not in _known:
+        _known[key] = _parameters(path=path, call=call, **options)
+    return dataclasses.replace(_known[key], call=call)
+
+
+fastapi.routing.get_dependant = get_dependant
 
 # What the steps of a build import, once: each of them runs in a child process.
 multiprocessing.set_forkserver_preload(
