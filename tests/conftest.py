@@ -36,18 +36,18 @@ for transports in (httpx._transports.default, httpx2._transports.default):
 
 # So is what FastAPI finds out about each route: two thousand tests make an application each.
 fastapi.routing.create_model_field = functools.cache(fastapi.routing.create_model_field)
-_parameters = fastapi.routing.get_dependant
-_known: dict[tuple[Any, ...], Any] = {}
+_described: dict[Any, Any] = {}
+_describe = fastapi.routing.get_dependant
 
 
-def get_dependant(*, path: str, call: Any, **options: Any) -> Any:
-    key = path, getattr(call, "__code__", call), getattr(call, "__defaults__", None)
-    if key not in _known:
-        _known[key] = _parameters(path=path, call=call, **options)
-    return dataclasses.replace(_known[key], call=call)
+def _dependant(*, path: str, call: Any, **options: Any) -> Any:
+    key = path, getattr(call, "__code__", call)
+    if key not in _described:
+        _described[key] = _describe(path=path, call=call, **options)
+    return dataclasses.replace(_described[key], call=call)
 
 
-fastapi.routing.get_dependant = get_dependant
+fastapi.routing.get_dependant = _dependant
 
 # What the steps of a build import, once: each of them runs in a child process.
 multiprocessing.set_forkserver_preload(

@@ -13,15 +13,7 @@ import httpx
 import pytest
 
 from tests.fixtures.stack import HANG_S, PLAIN, eventually
-from tests.server.adopted.conftest import (
-    ENDLESS,
-    ENGINES,
-    KINDS,
-    MESSAGES,
-    Adopted,
-    greedy,
-    over,
-)
+from tests.server.adopted.conftest import ENDLESS, ENGINES, KINDS, MESSAGES, Adopted, greedy, over
 
 TOKENS = 3000  # at 6 ms each, longer than any test
 STOPPED = ["vllm", "llmapi", "cpp", "team"]
