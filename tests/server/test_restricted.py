@@ -128,7 +128,8 @@ def test_triton_listens_on_grpc_and_metrics_only(fresh):
 def test_a_proxy_without_the_secret_says_what_is_missing(stack, start):
     target = f"grpc://127.0.0.1:{stack.triton_grpc_port}"
     proxy = start("proxy", "--triton", target, TRITON_SECRET=None)
-    eventually(lambda: "set TRITON_SECRET" in proxy.log.read_text(), 20, "it says so")
+    eventually(lambda: proxy.answers("/health/live"), 20, "it listens")
     answer = PLAIN.get(f"{proxy.url}/health/ready")
     assert answer.status_code == 503
     assert "TRITON_SECRET" not in answer.text
+    eventually(lambda: "set TRITON_SECRET" in proxy.log.read_text(), 20, "the log says more")
