@@ -453,7 +453,7 @@ def compose(
         return [*found, *limiter.concerns, *policy_watch.concerns, *failing]
 
     shown_scopes = scopes if settings.is_authenticated else None
-    document = cached_document(app.routes, field_limits, registry, shown_scopes)
+    document = cached_document(routers, field_limits, registry, shown_scopes)
     metrics.registry.register(ModelInfo(registry))
     routers += [monitoring.routes(registry, metrics, ledger, concerns)]
     routers += [
@@ -469,7 +469,7 @@ def compose(
     if settings.page:
         routers += [page_routes.routes()]
     for router in routers:
-        app.include_router(router)
+        app.take_routes(router)
     route_scopes.check(app.routes)
     # what the HTTP server needs of the application
     app.state.stopping, app.state.in_flight = stopping, in_flight

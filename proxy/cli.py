@@ -8,6 +8,7 @@ text. Heavy imports are inside the commands, so that `--help` is fast.
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
 import sys
@@ -37,6 +38,8 @@ _LINK_VALUES = ("tcp://", "udp://", "sctp://")
 _LINK_ENDS = ("_SERVICE_HOST", "_SERVICE_PORT", "_ADDR", "_PROTO")
 FOREIGN = frozenset({"LOGLEVEL"})  # of torch.distributed
 SERVERS = ("serve", "triton", "proxy")  # commands
+# Between two garbage collections: imports only make objects that stay.
+IMPORTED_OBJECTS = 50_000
 
 app = typer.Typer(
     name="triton-openai",
@@ -318,6 +321,7 @@ app.add_typer(accounts.audit, name="audit", rich_help_panel=ACCOUNTS)
 
 def main(arguments: list[str] | None = None) -> None:
     """The entry point of the command line and of `python -m`."""
+    gc.set_threshold(IMPORTED_OBJECTS)
     # Only tritonserver is ever forked, and it does not use our gRPC. Without this gRPC logs a line
     # for each fork. gRPC reads the variable when it is imported.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")

@@ -4,10 +4,13 @@ and what all folders share.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import gc
 import multiprocessing
+from typing import Any
 
+import fastapi.routing
 import httpx._transports.default
 import httpx2._transports.default  # of openai
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
@@ -30,6 +33,21 @@ for phase in ("connect", "read", "write", "pool"):
 # Certificates are loaded once: that takes longer than all the rest of a request.
 for transports in (httpx._transports.default, httpx2._transports.default):
     transports.create_ssl_context = functools.cache(transports.create_ssl_context)
+
+# So is what FastAPI finds out about each route: two thousand tests make an application each.
+fastapi.routing.create_model_field = functools.cache(fastapi.routing.create_model_field)
+_described: dict[Any, Any] = {}
+_describe = fastapi.routing.get_dependant
+
+
+def _dependant(*, path: str, call: Any, **options: Any) -> Any:
+    key = path, getattr(call, "__code__", call)
+    if key not in _described:
+        _described[key] = _describe(path=path, call=call, **options)
+    return dataclasses.replace(_described[key], call=call)
+
+
+fastapi.routing.get_dependant = _dependant
 
 # What the steps of a build import, once: each of them runs in a child process.
 multiprocessing.set_forkserver_preload(

@@ -13,13 +13,11 @@ from contextlib import asynccontextmanager
 
 from build_engines.deployments import early_sunsets
 from build_engines.models_file import unpriced
-from proxy.api.http.application import NO_ADMIN
 from proxy.operate import start, store
 from proxy.operate.triton_server import probe
 from proxy.operate.triton_server.launch import EXIT_TIMEOUT_S, Launch
 from proxy.operate.triton_server.server import TritonServer
 from proxy.operate.triton_server.supervisor import Supervisor
-from proxy.server import uvicorn_server
 from proxy.server.stop import Stop, stop_on_signals
 from proxy.settings import Settings
 
@@ -93,6 +91,8 @@ def _schedule_for_few_cores(say: Say) -> None:
 async def _serve(
     settings: Settings, sock: socket.socket, model: str | None, stop: Stop, say: Say
 ) -> None:
+    from proxy.server import uvicorn_server  # heavy, and of no use to `triton`
+
     say(f"live state: {settings.live_state}")
     owner = "each tenant's own" if settings.isolates_prefix_caches else "shared by all callers"
     say(f"cached prefixes: {owner} (ISOLATE_PREFIX_CACHES)")
@@ -125,6 +125,8 @@ async def announce(settings: Settings, model: str | None, say: Say) -> None:
     Args:
         model: the one in the printed curl command.
     """
+    from proxy.api.http.application import NO_ADMIN
+
     polls = 0
     while waits_for := await asyncio.to_thread(_not_ready, settings):
         polls += 1

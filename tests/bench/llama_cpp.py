@@ -88,8 +88,4 @@ def _packages() -> Path:
 
 def _environment() -> dict[str, str]:
     """For processes that import the packages; llama-server keeps no finished prompts in memory."""
-    return {
-        **os.environ,
-        "PYTHONPATH": str(FOLDER / "packages"),
-        "LLAMA_ARG_CACHE_RAM": "0",
-    }
+    return {**os.environ, "PYTHONPATH": str(FOLDER / "packages"), "LLAMA_ARG_CACHE_RAM": "0"}

@@ -132,10 +132,7 @@ def errors(client: anthropic.Anthropic, fields: dict[str, Any]) -> dict[str, lis
     wrong = {
         "model": {"model": "nobody"},
         "range": {"max_tokens": 0},
-        "stream": {
-            "messages": [{"role": "user", "content": "hello " * 9_000}],
-            "stream": True,
-        },
+        "stream": {"messages": [{"role": "user", "content": "hello " * 9_000}], "stream": True},
     }
     found: dict[str, list[object]] = {}
     for name, arguments in wrong.items():

@@ -59,13 +59,7 @@ ONLY_IN = {
     "uvicorn": ("proxy.server",),
     "websockets": ("proxy.server",),
     "httptools": ("proxy.server",),
-    "os": (
-        "build_engines",
-        "proxy.settings",
-        "proxy.server",
-        "proxy.operate",
-        "proxy.cli",
-    ),
+    "os": ("build_engines", "proxy.settings", "proxy.server", "proxy.operate", "proxy.cli"),
 }
 DOMAIN_MAY = {
     "proxy.domain",

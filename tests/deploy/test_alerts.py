@@ -17,14 +17,7 @@ from proxy.domain.output import FinishReason
 from proxy.domain.record import DURATION_BUCKETS_S
 from proxy.telemetry.generation_metrics import PROMISED_BUCKETS_S
 from tests.deploy.places import DOCKER
-from tests.deploy.test_metrics import (
-    ALERTS,
-    CONFIGS,
-    RULE_FILES,
-    RULES,
-    matchers,
-    selectors,
-)
+from tests.deploy.test_metrics import ALERTS, CONFIGS, RULE_FILES, RULES, matchers, selectors
 from tests.fixtures.prometheus import needs_prometheus, promtool
 
 FOLDER = Path(__file__).with_name("alerts")

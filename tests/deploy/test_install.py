@@ -7,10 +7,13 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import venv
 import zipfile
+from collections.abc import Iterator
+from contextlib import ExitStack
 from importlib import metadata
 from pathlib import Path
 
@@ -229,21 +232,24 @@ def with_python(version: str) -> str:
     return sys.executable
 
 
-@pytest.fixture(scope="module", params=[RECORDED, VLLM], ids=["TensorRT-LLM", "vLLM"])
-def container(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A venv that says that it has the packages of NVIDIA's container; they are empty."""
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("container")
     subprocess.run([with_python("3.12"), "-m", "venv", folder], check=True)
-    [site] = folder.glob("lib/python*/site-packages")
-    describe(site, request.param["packages"])
     return folder
 
 
-def describe(site: Path, packages: dict[str, list[str]]) -> None:
-    for name, (version, *requires) in packages.items():
-        info = site / f"{name.replace('-', '_')}-{version}.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(described(name, version, *requires))
+@pytest.fixture(params=[RECORDED, VLLM], ids=["TensorRT-LLM", "vLLM"])
+def container(request: pytest.FixtureRequest, bare: Path) -> Iterator[Path]:
+    """A venv that says that it has the packages of NVIDIA's container; they are empty."""
+    [site] = bare.glob("lib/python*/site-packages")
+    with ExitStack() as ends:
+        for name, (version, *requires) in request.param["packages"].items():
+            info = site / f"{name.replace('-', '_')}-{version}.dist-info"
+            info.mkdir()
+            ends.callback(shutil.rmtree, info)
+            (info / "METADATA").write_text(described(name, version, *requires))
+        yield bare
 
 
 @pytest.mark.parametrize(("record", "stage"), STAGES, ids=[stage["what"] for _, stage in STAGES])

@@ -26,15 +26,7 @@ from tests.deploy.manifests import (
     rendered,
     validate,
 )
-from tests.deploy.places import (
-    DOCKER,
-    MANIFESTS,
-    ROOT,
-    documents,
-    find,
-    is_known,
-    starts_with_keys,
-)
+from tests.deploy.places import DOCKER, MANIFESTS, ROOT, documents, find, is_known, starts_with_keys
 
 kustomize = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl renders it")
 each_overlay = pytest.mark.parametrize("overlay", OVERLAYS)

@@ -6,12 +6,7 @@ import ipaddress
 import re
 from typing import Any
 
-from tests.deploy.manifests import (
-    containers_of,
-    name_of,
-    of_kind,
-    pods,
-)
+from tests.deploy.manifests import containers_of, name_of, of_kind, pods
 from tests.deploy.places import DOCKER
 
 

@@ -6,11 +6,7 @@ import asyncio
 from dataclasses import replace
 
 from proxy.domain.errors import UnknownModel
-from proxy.domain.kserve import (
-    KserveRequest,
-    KserveResponse,
-    Metadata,
-)
+from proxy.domain.kserve import KserveRequest, KserveResponse, Metadata
 
 
 class EchoModels:

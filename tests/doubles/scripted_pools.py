@@ -12,11 +12,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from random import Random
 
-from proxy.domain.endpoints import (
-    DEFAULT_POOL,
-    EndpointAddress,
-    EndpointState,
-)
+from proxy.domain.endpoints import DEFAULT_POOL, EndpointAddress, EndpointState
 from proxy.domain.engine import EngineRequest, NotReady
 from proxy.domain.errors import ModelUnavailable, ProxyError
 from proxy.domain.model import LoadedModel, ModelCard

@@ -89,11 +89,7 @@ SOCKETS = {
 @pytest.mark.parametrize("path", SOCKETS)
 @pytest.mark.parametrize(
     "end",
-    [
-        ClientConnection.close,
-        lambda connection: connection.socket.shutdown(socket.SHUT_WR),
-        reset,
-    ],
+    [ClientConnection.close, lambda connection: connection.socket.shutdown(socket.SHUT_WR), reset],
     ids=["closed", "half closed", "reset"],
 )
 def test_a_websocket_that_ends_in_the_middle_of_an_answer(stack, path, end):

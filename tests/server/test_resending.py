@@ -17,7 +17,7 @@ from tests.fixtures.stack import HANG_S, PLAIN, Stack, eventually
 
 WAITING, TRIES = 6, 5
 RESENT = "proxy_requests_resent_total"
-LONG = {"model": "endless", "prompt": "abc", "max_tokens": 4000, "temperature": 0, "stream": True}
+LONG = {"model": "endless", "prompt": "abc", "max_tokens": 2000, "temperature": 0, "stream": True}
 SHORT = {**LONG, "max_tokens": 3, "stream": False}
 
 

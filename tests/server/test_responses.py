@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from tests.api.responses.formats import events, folded, settled
 from tests.fixtures.redis_server import needs_redis, running
@@ -66,9 +65,8 @@ def until_it_writes(url: str, response_id: str, events_: int = 6) -> list[str]:
     return lines
 
 
-@pytest.fixture(scope="module")
-def undisturbed(stack: Stack) -> dict[str, Any]:
-    """What the request is answered with by a proxy that lives."""
+def alone(stack: Stack) -> dict[str, Any]:
+    """What the request is answered with by a stack that lives."""
     done = folded(written(stack.url, begin(stack.url)), opening=OPENING)
     assert done["usage"]["output_tokens"] == TOKENS
     return settled(done)
@@ -83,8 +81,9 @@ def as_undisturbed(done: dict[str, Any]) -> dict[str, Any]:
 
 @needs_redis
 def test_a_response_is_continued_when_the_proxy_that_began_it_is_killed(
-    start: Start, stack: Stack, undisturbed: dict[str, Any], tmp_path: Path
+    start: Start, stack: Stack, tmp_path: Path
 ):
+    undisturbed = alone(stack)
     target = f"grpc://127.0.0.1:{stack.triton_grpc_port}"
     with running(tmp_path) as redis:
         settings = {"LEDGER_URL": redis.url, "LEDGER_TIMEOUT_MS": 30_000}
@@ -107,16 +106,14 @@ def test_a_response_is_continued_when_the_proxy_that_began_it_is_killed(
     stack.settled_engine("endless")
 
 
-def test_a_response_is_continued_when_triton_is_killed(start: Start, undisturbed: dict[str, Any]):
-    own = start("serve")
-    own.wait_ready(within_s=110)
-    responses = begin_all(own.url, own)
-    until_it_writes(own.url, responses[0])
-    own.tritonserver().kill()
-    for found in [written(own.url, each) for each in responses]:
+def test_a_response_is_continued_when_triton_is_killed(victim: Stack):
+    undisturbed = alone(victim)
+    responses = begin_all(victim.url, victim)
+    until_it_writes(victim.url, responses[0])
+    victim.tritonserver().kill()
+    for found in [written(victim.url, each) for each in responses]:
         assert as_undisturbed(folded(found, opening=OPENING)) == as_undisturbed(undisturbed)
-    assert own.begun("endless") >= AT_ONCE - ROWS  # of the new process
-    own.stop()
+    assert victim.begun("endless") >= AT_ONCE - ROWS  # of the new process
 
 
 def test_a_cancelled_response_leaves_its_row(stack: Stack):

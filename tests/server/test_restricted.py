@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Callable, Iterator
 
 import grpc
@@ -14,7 +13,7 @@ from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
 
 from proxy.triton.target import RESTRICTED_HEADER, RESTRICTED_KEY
-from tests.fixtures.stack import HANG_S, SECRET, Stack
+from tests.fixtures.stack import HANG_S, PLAIN, SECRET, Stack, eventually
 
 Call = Callable[..., object]
 RIGHT = ((RESTRICTED_HEADER, SECRET),)
@@ -129,10 +128,8 @@ def test_triton_listens_on_grpc_and_metrics_only(fresh):
 def test_a_proxy_without_the_secret_says_what_is_missing(stack, start):
     target = f"grpc://127.0.0.1:{stack.triton_grpc_port}"
     proxy = start("proxy", "--triton", target, TRITON_SECRET=None)
-    with socket.socket() as probe:
-        while probe.connect_ex(("127.0.0.1", proxy.port)):
-            assert proxy.process.poll() is None, proxy.log.read_text()
-    answer = httpx.get(f"{proxy.url}/health/ready")
+    eventually(lambda: proxy.answers("/health/live"), 20, "it listens")
+    answer = PLAIN.get(f"{proxy.url}/health/ready")
     assert answer.status_code == 503
     assert "TRITON_SECRET" not in answer.text
-    assert "set TRITON_SECRET" in proxy.log.read_text()
+    eventually(lambda: "set TRITON_SECRET" in proxy.log.read_text(), 20, "the log says more")

@@ -34,12 +34,7 @@ def test_the_default_token_limit_is_what_the_context_leaves(client):
             "messages",
         ),
         ({"store": True}, openai.BadRequestError, "unsupported_parameter", "store"),
-        (
-            {"logit_bias": {"99999": 1}},
-            openai.BadRequestError,
-            "invalid_parameter",
-            "logit_bias",
-        ),
+        ({"logit_bias": {"99999": 1}}, openai.BadRequestError, "invalid_parameter", "logit_bias"),
     ],
 )
 def test_errors_are_the_sdks_own(client, fields, kind, code, param):

@@ -21,11 +21,7 @@ SCHEMA = {
     "required": ["bullets"],
     "additionalProperties": False,
 }
-ARGUMENTS = {
-    "type": "object",
-    "properties": {"city": {"type": "string"}},
-    "required": ["city"],
-}
+ARGUMENTS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = {
     "type": "function",
     "function": {

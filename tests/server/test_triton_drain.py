@@ -33,8 +33,9 @@ def pair(start, scripted_stack):
         place["MODELS_FILE"] = scripted_stack.artifacts / "models.yaml"
         triton = start("triton", **place, **settings)
         target = f"grpc://127.0.0.1:{triton.triton_grpc_port}"
-        # no Triton comes back to continue what this one cuts, or to get what has no token yet
-        impatient = {"CONTINUE_WITHIN_S": 1, "MAX_RESENDS": 0}
+        # no Triton comes back to continue what this one cuts, or to get what has no token yet: a
+        # request that comes after its end would wait for the next one
+        impatient = {"CONTINUE_WITHIN_S": 1, "MAX_RESENDS": 0, "REQUEST_TIMEOUT_S": 60}
         proxy = start("proxy", "--triton", target, **impatient, **place)
 
         def are_up() -> bool:

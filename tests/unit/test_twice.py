@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -30,10 +31,13 @@ BROKEN = "def test_broken():\n    assert False\n"
 
 
 def run(folder: Path, text: str, *options: str, paths: Sequence[str] = (".",)) -> tuple[int, str]:
-    """In a process of its own, with one test file."""
+    """In a process of its own, with one test file, and of pytest's plugins xdist alone."""
     (folder / "test_it.py").write_text(text)
     command = [sys.executable, twice.__file__, *paths, "-q", "-p", "no:cacheprovider", *options]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    few = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "-p xdist.plugin"}
+    done = subprocess.run(
+        command, cwd=folder, env={**os.environ, **few}, capture_output=True, text=True, check=False
+    )
     return done.returncode, done.stdout
 
 

@@ -82,10 +82,5 @@ def check(routes: Iterable[Any]) -> None:
 
 
 def paths(routes: Iterable[Any]) -> Iterator[str]:
-    """The paths of routes, with those of the routers that FastAPI has included."""
     for route in routes:
-        if (router := getattr(route, "original_router", None)) is not None:
-            prefix = route.include_context.prefix
-            yield from (f"{prefix}{path}" for path in paths(router.routes))
-        else:
-            yield getattr(route, "path", None) or repr(route)
+        yield getattr(route, "path", None) or repr(route)

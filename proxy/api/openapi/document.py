@@ -14,10 +14,10 @@ from importlib import resources
 from typing import Any
 
 import orjson
+from fastapi import APIRouter
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
-from starlette.routing import BaseRoute
 
 from proxy import __version__
 from proxy.api.http.route_scopes import RETURN_SECRETS, RouteScopes
@@ -56,19 +56,19 @@ OF_KEYED = (409, 410, 429, 503)  # of POST routes, which take an Idempotency-Key
 
 
 def cached_document(
-    routes: Sequence[BaseRoute],
+    routers: Sequence[APIRouter],
     limits: FieldLimits,
     registry: Registry,
     scopes: RouteScopes | None,
 ) -> Callable[[], bytes]:
     """Returns a function that gives the document as JSON; it makes it anew when models change.
 
-    scopes: None where callers are not authenticated.
+    routers: may become more until the first call. scopes: None where callers are not authenticated.
     """
 
     @cache
     def of_routes() -> bytes:
-        return orjson.dumps(document(routes, scopes))
+        return orjson.dumps(document(routers, scopes))
 
     @lru_cache(maxsize=1)
     def made(sizes: ModelSizes | None) -> bytes:
@@ -81,7 +81,7 @@ def cached_document(
     return lambda: made(model_sizes(registry.cards()))
 
 
-def document(routes: Sequence[BaseRoute], scopes: RouteScopes | None) -> Json:
+def document(routers: Sequence[APIRouter], scopes: RouteScopes | None) -> Json:
     """The document without limits of OpenAI's bodies.
 
     It takes tenths of a second, in steps of a few milliseconds: FastAPI checks each document that
@@ -92,12 +92,12 @@ def document(routes: Sequence[BaseRoute], scopes: RouteScopes | None) -> Json:
     )
     schemas: Json = undeclared["$defs"]
     made: Json = {"paths": {}}
-    for each in routes:
+    for each in routers:
         found = get_openapi(
             title=NAME,
             version=__version__,
             description=DESCRIPTION,
-            routes=[each],
+            routes=each.routes,
             separate_input_output_schemas=False,
         )
         schemas |= found.pop("components", {}).get("schemas", {})

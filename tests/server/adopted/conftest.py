@@ -74,13 +74,18 @@ class Adopted:
         return self.triton.settled_engine(ENGINES[kind])
 
 
-def started(start: Start, **settings: object) -> Adopted:
-    """settings: of the proxy."""
+@pytest.fixture(scope="session")
+def adopted_triton(start_shared: Start) -> Stack:
     folder = ARTIFACTS / "adopted"
     with alone():
         build(_written(folder / "built.yaml", BUILT), folder)
         repository.write(folder)
-    triton = start(module="tests.fixtures.adopted", ARTIFACTS_DIR=folder)
+    return start_shared(module="tests.fixtures.adopted", ARTIFACTS_DIR=folder)
+
+
+def over(triton: Stack, start: Start, **settings: object) -> Adopted:
+    """settings: of the proxy."""
+    folder = ARTIFACTS / "adopted"
     served = {name: {"tokenizer": TOKENIZER, **entry} for name, entry in ENTRIES.items()}
     served["seeing"]["tokenizer"] = str(_with_images(folder / "seeing"))
     proxy = start(
@@ -98,8 +103,8 @@ def started(start: Start, **settings: object) -> Adopted:
 
 
 @pytest.fixture(scope="session")
-def adopted(start_shared: Start) -> Adopted:
-    return started(start_shared)
+def adopted(adopted_triton: Stack, start_shared: Start) -> Adopted:
+    return over(adopted_triton, start_shared)
 
 
 @pytest.fixture(scope="module")

@@ -15,34 +15,34 @@ from tests.fixtures.scripted import scripted
 from tests.fixtures.stack import SECRET, Stack, eventually
 
 STEP_MS = 100.0
-MODELS = {
-    "steady": scripted(repeats=True, step_ms=STEP_MS, more={"hold_ms": 0}),
-    "other": scripted(repeats=True, step_ms=STEP_MS, more={"hold_ms": 0}),
-}
+STEADY = scripted(repeats=True, step_ms=STEP_MS, more={"hold_ms": 0})
 
 
 @pytest.fixture(scope="session")
-def place() -> Callable[[], dict[str, object]]:
-    """Settings of one more tritonserver. Each has a folder of its own, as each start writes it."""
-    folder = ARTIFACTS / "pools"
-    folder.mkdir(parents=True, exist_ok=True)
-    models_file, numbers = folder / "models.yaml", count()
-    models_file.write_text(yaml.safe_dump({"models": MODELS}))
+def place() -> Callable[..., dict[str, object]]:
+    """place(model, …): settings of one more tritonserver, of `steady` by default. Each has a folder
+    of its own, as each start writes it.
+    """
+    numbers = count()
 
-    def settings() -> dict[str, object]:
-        return {"MODELS_FILE": models_file, "ARTIFACTS_DIR": folder / str(next(numbers))}
+    def settings(*models: str) -> dict[str, object]:
+        folder = ARTIFACTS / "pools" / str(next(numbers))
+        folder.mkdir(parents=True, exist_ok=True)
+        text = yaml.safe_dump({"models": dict.fromkeys(models or ("steady",), STEADY)})
+        (folder / "models.yaml").write_text(text)
+        return {"MODELS_FILE": folder / "models.yaml", "ARTIFACTS_DIR": folder}
 
     return settings
 
 
 @pytest.fixture(scope="module")
-def new_triton(start: Start, place: Callable[[], dict[str, object]]) -> Callable[[], Stack]:
+def new_triton(start: Start, place: Callable[..., dict[str, object]]) -> Callable[[], Stack]:
     """Starts one more tritonserver, and does not wait for it: see `are_ready`."""
     return lambda: start("triton", **place())
 
 
 @pytest.fixture(scope="session")
-def tritons(start_shared: Start, place: Callable[[], dict[str, object]]) -> tuple[Stack, ...]:
+def tritons(start_shared: Start, place: Callable[..., dict[str, object]]) -> tuple[Stack, ...]:
     """Three, which all tests of this folder share: one worker runs them all."""
     started = tuple(start_shared("triton", **place()) for _ in range(3))
     are_ready(*started)

@@ -154,7 +154,7 @@ def test_models_yaml_is_reloaded_under_load_and_running_streams_keep_what_they_b
 def test_a_model_that_is_loaded_is_served_and_one_that_is_unloaded_ends_its_streams_first(
     start, place, proxy_of
 ):
-    settings = place()
+    settings = place("steady", "other")
     build(settings["MODELS_FILE"], settings["ARTIFACTS_DIR"])
     server = start("steady", module="tests.fixtures.explicit_triton", **settings)
     proxy = proxy_of(TRITON_URL=f"grpc://{listed(server)}")

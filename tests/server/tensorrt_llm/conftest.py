@@ -18,6 +18,7 @@ from proxy.domain.request import Sampling
 from proxy.triton import codec
 from tests.doubles.engine import FACTS
 from tests.fixtures.adapters import write
+from tests.fixtures.running import Start
 from tests.fixtures.stack import SECRET, Stack, eventually, free_ports, stopped_at_the_end
 from tests.fixtures.trtllm_models import TrtllmModels
 from tests.server.tensorrt_llm.streams import STREAMS
@@ -40,8 +41,10 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> TrtllmModels:
 
 
 @pytest.fixture(scope="session")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """run(artifacts) -> a tritonserver over that folder; run(proxy_for=triton) -> a proxy."""
+def run(start_shared: Start, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """run(artifacts) -> a tritonserver over that folder; run(proxy_for=triton) -> a proxy. They end
+    with `start_shared`.
+    """
     with stopped_at_the_end() as stacks:
 
         def started(artifacts: Path | None = None, proxy_for: Stack | None = None) -> Stack:
@@ -54,7 +57,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
                 command, module = ["proxy", "--triton", target], "proxy.cli"
                 others = folder / "others.yaml"
                 others.write_text("models: {another: {weights: w}}")
-                environment |= {"MODELS_FILE": str(others)}
+                environment |= {"MODELS_FILE": str(others), "MAX_RESENDS": "1"}
+                environment |= {"SANDBOX_PROCESSES": "1"}
                 environment |= {"TRITON_METRICS_PORT": str(proxy_for.triton_metrics_port)}
             stack = Stack(command, environment, folder / "log.txt", module)
             stacks.append(stack)

@@ -22,7 +22,7 @@ from proxy.state.meters import (
 )
 from tests.fixtures.ledgers import Clock, Make, in_process, in_redis, settled
 
-OPERATIONS = 10_000
+OPERATIONS = 4_000
 S = 1_000_000
 MINUTE, DAY = 60 * S, 86_400 * S
 
@@ -78,9 +78,8 @@ def sets_of_meters(rng: random.Random, now: int) -> list[list[Meter]]:
     ]
 
 
-@pytest.mark.parametrize("seed", [1])
-def test_10_000_random_operations_have_the_results_of_the_reference(make: Make, seed: int):
-    asyncio.run(compare(make, random.Random(seed)))
+def test_random_operations_have_the_results_of_the_reference(make: Make):
+    asyncio.run(compare(make, random.Random(1)))
 
 
 async def compare(make: Make, rng: random.Random) -> None:
@@ -122,7 +121,7 @@ async def compare(make: Make, rng: random.Random) -> None:
                     running.append((grant, entries))
                 await settled(ledger)
                 reference.replace(grant.meters, entries, amounts, is_end=is_end)
-    assert min(outcomes.values()) > 1_000, outcomes
+    assert min(outcomes.values()) > OPERATIONS / 10, outcomes
 
 
 @dataclass

@@ -1,23 +1,19 @@
-"""Clients that leave adopted models, as the engines' own counters show it; and models that die."""
+"""Clients that leave adopted models, as the engines' own counters show it; and models that die:
+after all other tests of this tritonserver, so this file's name is the last one.
+"""
 
 from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 
 from tests.fixtures.stack import HANG_S, PLAIN, eventually
-from tests.server.adopted.conftest import (
-    ENDLESS,
-    ENGINES,
-    KINDS,
-    MESSAGES,
-    Adopted,
-    greedy,
-    started,
-)
+from tests.server.adopted.conftest import ENDLESS, ENGINES, KINDS, MESSAGES, Adopted, greedy, over
 
 TOKENS = 3000  # at 6 ms each, longer than any test
 STOPPED = ["vllm", "llmapi", "cpp", "team"]
@@ -47,35 +43,43 @@ def http():
         yield made
 
 
-@pytest.mark.parametrize("kind", STOPPED)
-def test_a_client_that_leaves_a_stream_frees_the_engine(adopted, http, kind):
-    before = adopted.wait_idle(kind)
-    with begin(adopted, http, kind) as answer:
-        assert read(answer.iter_lines(), 5)
-    after = adopted.wait_idle(kind)
-    assert after["requests_cancelled"] == before["requests_cancelled"] + 1
-    assert after["generated_tokens"] - before["generated_tokens"] < TOKENS / 4
+def assert_frees(adopted: Adopted, kinds: list[str], stop: Callable[[str], None], most: float):
+    """Of all kinds at once. most: tokens that an engine may have generated."""
+
+    def assert_one(kind: str) -> None:
+        before = adopted.wait_idle(kind)
+        stop(kind)
+        after = adopted.wait_idle(kind)
+        assert after["requests_cancelled"] == before["requests_cancelled"] + 1, kind
+        assert after["generated_tokens"] - before["generated_tokens"] < most, kind
+
+    with ThreadPoolExecutor(len(kinds)) as pool:
+        list(pool.map(assert_one, kinds))
 
 
-@pytest.mark.parametrize("kind", STOPPED)
-def test_a_stop_string_frees_the_engine(adopted, http, kind):
-    before = adopted.wait_idle(kind)
-    with begin(adopted, http, kind, stop=["anew. Gr"]) as answer:
-        assert read(answer.iter_lines(), 10**6) == "And then it began "
-    after = adopted.wait_idle(kind)
-    assert after["requests_cancelled"] == before["requests_cancelled"] + 1
-    assert after["generated_tokens"] - before["generated_tokens"] < TOKENS / 4
+def test_a_client_that_leaves_a_stream_frees_the_engine(adopted, http):
+    def stop(kind: str) -> None:
+        with begin(adopted, http, kind) as answer:
+            assert read(answer.iter_lines(), 5)
+
+    assert_frees(adopted, STOPPED, stop, TOKENS / 4)
 
 
-@pytest.mark.parametrize("kind", [*STOPPED, "llmapi_whole"])
-def test_a_client_that_leaves_without_a_stream_frees_the_engine(adopted, http, kind):
-    before = adopted.wait_idle(kind)
-    body = {**greedy(kind), "messages": ENDLESS, "max_tokens": TOKENS}
-    with pytest.raises(httpx.ReadTimeout):
-        http.post(f"{adopted.proxy.url}/v1/chat/completions", json=body, timeout=2)
-    after = adopted.wait_idle(kind)
-    assert after["requests_cancelled"] == before["requests_cancelled"] + 1
-    assert after["generated_tokens"] - before["generated_tokens"] < TOKENS / 2
+def test_a_stop_string_frees_the_engine(adopted, http):
+    def stop(kind: str) -> None:
+        with begin(adopted, http, kind, stop=["anew. Gr"]) as answer:
+            assert read(answer.iter_lines(), 10**6) == "And then it began "
+
+    assert_frees(adopted, STOPPED, stop, TOKENS / 4)
+
+
+def test_a_client_that_leaves_without_a_stream_frees_the_engine(adopted, http):
+    def stop(kind: str) -> None:
+        body = {**greedy(kind), "messages": ENDLESS, "max_tokens": TOKENS}
+        with pytest.raises(httpx.ReadTimeout):
+            http.post(f"{adopted.proxy.url}/v1/chat/completions", json=body, timeout=2)
+
+    assert_frees(adopted, [*STOPPED, "llmapi_whole"], stop, TOKENS / 2)
 
 
 def test_bls_goes_on_without_its_client(adopted, http):
@@ -88,10 +92,9 @@ def test_bls_goes_on_without_its_client(adopted, http):
     assert after["generated_tokens"] - before["generated_tokens"] == 200
 
 
-@pytest.mark.xdist_group("adopted")  # no other worker may write the folder
-def test_models_whose_processes_are_killed_fail_alone(start, http):
+def test_models_whose_processes_are_killed_fail_alone(adopted, start, http):
     """Triton does not start them again; whoever runs it must. Streams that hang come to an end."""
-    adopted = started(start, STALL_TIMEOUT_S=3, REQUEST_TIMEOUT_S=8)
+    adopted = over(adopted.triton, start, STALL_TIMEOUT_S=3, REQUEST_TIMEOUT_S=8)
     killed = ["vllm", "llmapi", "cpp"]
     ends: dict[str, str] = {}
 
