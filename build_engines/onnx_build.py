@@ -80,7 +80,7 @@ class ChosenPrecision:
 
     @property
     def halves_cache(self) -> bool:
-        """Whether keys and values have 16 bits. An fp32 model keeps fp32's numbers."""
+        """Whether keys, values and embeddings have 16 bits. fp32 is fp32 throughout."""
         return self.precision != "fp32"
 
     def __str__(self) -> str:

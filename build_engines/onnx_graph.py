@@ -38,7 +38,7 @@ def rewrite(folder: str, gguf: str | None, halves_cache: bool) -> None:
     """Joins projections of the same input, and adds the input LOGITS_FROM.
 
     gguf: the file whose blocks take the place of those that the builder has quantized.
-    halves_cache: keys and values are kept in 16 bits.
+    halves_cache: keys, values and the table of embeddings are kept in 16 bits.
     """
     import onnx
 
@@ -51,6 +51,7 @@ def rewrite(folder: str, gguf: str | None, halves_cache: bool) -> None:
     _add_logits_from(model.graph, config.logits)
     if halves_cache:
         _halve_cache(model.graph, {*config.of_each_layer(config.past)})
+        _halve_embedding(model.graph, config.input_ids)
     save(model, path)
 
 
@@ -213,6 +214,23 @@ def _halve_cache(graph: Any, past: set[str]) -> None:
             value.type.tensor_type.elem_type = TensorProto.FLOAT16
     del graph.node[:], graph.value_info[:]
     graph.node.extend(nodes)
+
+
+def _halve_embedding(graph: Any, input_ids: str) -> None:
+    """The table stays in its file, of which the system reads what surrounds the used rows, too."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    tensors = {tensor.name: tensor for tensor in graph.initializer}
+    for node in [one for one in graph.node if one.op_type == "Gather"]:
+        table = tensors.get(node.input[0])
+        if table is None or node.input[1] != input_ids or table.data_type != TensorProto.FLOAT:
+            continue
+        if sum(table.name in one.input for one in graph.node) == 1:
+            values = numpy_helper.to_array(table).astype(np.float16)
+            table.CopyFrom(numpy_helper.from_array(values, table.name))
+            whole, node.output[0] = node.output[0], f"{node.output[0]}/half"
+            back = helper.make_node("Cast", [node.output[0]], [whole], to=TensorProto.FLOAT)
+            graph.node.insert(list(graph.node).index(node) + 1, back)
 
 
 def _making(graph: Any, output: str) -> Any:
