@@ -80,8 +80,11 @@ class ChosenPrecision:
 
     @property
     def halves_cache(self) -> bool:
-        """Whether keys, values and embeddings have 16 bits. fp32 is fp32 throughout."""
-        return self.precision != "fp32"
+        """Whether keys, values and embeddings have 16 bits. fp32 is fp32 throughout.
+
+        On ARM, ONNX Runtime's attention would add in 16 bits, too.
+        """
+        return self.precision != "fp32" and is_x86()
 
     def __str__(self) -> str:
         by_token = "; activations are quantized per token" if self.by_token else ""

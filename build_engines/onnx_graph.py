@@ -183,8 +183,9 @@ def _join(graph: Any, nodes: list[Any], initializers: dict[str, Any]) -> None:
 
 
 def _halve_cache(graph: Any, past: set[str]) -> None:
-    """Attention takes and gives float16, as ONNX Runtime's kernel wants all of its tensors of one
-    type. On x86 it still adds in float32.
+    """Attention takes and gives float16: ONNX Runtime's kernel has one type for all its tensors.
+
+    past: the names of the inputs that are the cache.
     """
     from onnx import TensorProto, helper
 
@@ -217,7 +218,7 @@ def _halve_cache(graph: Any, past: set[str]) -> None:
 
 
 def _halve_embedding(graph: Any, input_ids: str) -> None:
-    """The table stays in its file, of which the system reads what surrounds the used rows, too."""
+    """The table stays in its mapped file; around each used row, the system maps 64 kB of it."""
     from onnx import TensorProto, helper, numpy_helper
 
     tensors = {tensor.name: tensor for tensor in graph.initializer}

@@ -116,6 +116,8 @@ def test_quantized_models_keep_keys_values_and_embeddings_in_16_bits(artifacts, 
     import onnx
 
     folders = {np.float32: artifacts / "llama" / "engine", np.float16: exported}
+    if not is_x86():
+        pytest.skip("only on x86")
     for wanted, folder in folders.items():
         one, config = decoder(folder), DecoderConfig.read(folder)
         assert one.kv.shape.dtype is wanted
@@ -125,6 +127,8 @@ def test_quantized_models_keep_keys_values_and_embeddings_in_16_bits(artifacts, 
 
 
 def test_a_prefill_with_a_cache_of_16_bits_allocates_few_scores(exported):
+    if not is_x86():
+        pytest.skip("only on x86")
     heads = DecoderSpec.read(exported).heads
     for context_length, wanted in (
         (1024, PREFILL_SCORES_BYTES // (4 * heads * 1024)),

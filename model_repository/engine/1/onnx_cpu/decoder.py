@@ -24,8 +24,8 @@ NUMPY_TYPES: dict[str, type[Any]] = {
     "tensor(int32)": np.int32,
 }
 PREFILL_LOGITS_BYTES = 128_000_000
-# For a cache of 16 bits, ONNX Runtime's attention allocates the scores of a run's tokens against the
-# whole capacity of a row; for one of 32 bits it needs none. Small chunks would be slow.
+# For a cache of 16 bits, ONNX Runtime's attention allocates the scores of a run's tokens against
+# the whole capacity of a row; for one of 32 bits it needs none. Small chunks would be slow.
 PREFILL_SCORES_BYTES = 64_000_000
 LEAST_CHUNK = 64  # tokens
 # An input [1] of graphs that our build has rewritten: the first token whose logits are computed.
