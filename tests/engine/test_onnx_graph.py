@@ -13,7 +13,15 @@ from build_engines.machine import CPU_INFO, VNNI, adds_int8_exactly, is_x86
 from build_engines.models_file import OnnxEntry, OnnxOptions
 from build_engines.onnx_build import ChosenPrecision
 from build_engines.onnx_folder import LOGITS_FROM, DecoderConfig, Graph
-from onnx_cpu.decoder import CPU_FLAGS, OnnxDecoder, UnservableModel, check_cpu
+from onnx_cpu.decoder import (
+    CPU_FLAGS,
+    LEAST_CHUNK,
+    PREFILL_SCORES_BYTES,
+    DecoderSpec,
+    OnnxDecoder,
+    UnservableModel,
+    check_cpu,
+)
 from tests.fixtures.families import COMMON
 from tests.fixtures.random_model import make
 
@@ -102,6 +110,32 @@ def test_gate_and_up_projection_are_one_matmul(exported):
     matmuls = [node.name for node in nodes if node.op_type == "MatMulNBits"]
     assert len(matmuls) == 4 * config.layers + 1
     assert graph.parameters > 0
+
+
+def test_quantized_models_keep_keys_values_and_embeddings_in_16_bits(artifacts, exported):
+    import onnx
+
+    folders = {np.float32: artifacts / "llama" / "engine", np.float16: exported}
+    if not is_x86():
+        pytest.skip("only on x86")
+    for wanted, folder in folders.items():
+        one, config = decoder(folder), DecoderConfig.read(folder)
+        assert one.kv.shape.dtype is wanted
+        nodes = onnx.load(folder / config.filename, load_external_data=False).graph.node
+        halves = [node.input[0] for node in nodes if node.op_type == "Cast" and not node.name]
+        assert any("embed_tokens" in name for name in halves) is (wanted is np.float16)
+
+
+def test_a_prefill_with_a_cache_of_16_bits_allocates_few_scores(exported):
+    if not is_x86():
+        pytest.skip("only on x86")
+    heads = DecoderSpec.read(exported).heads
+    for context_length, wanted in (
+        (1024, PREFILL_SCORES_BYTES // (4 * heads * 1024)),
+        (1_000_000, LEAST_CHUNK),
+    ):
+        one = OnnxDecoder(exported, threads=1, rows=2, context_length=context_length)
+        assert one.most_tokens == wanted
 
 
 def test_int8_per_token_is_near_fp32(by_token):

@@ -24,6 +24,10 @@ NUMPY_TYPES: dict[str, type[Any]] = {
     "tensor(int32)": np.int32,
 }
 PREFILL_LOGITS_BYTES = 128_000_000
+# For a cache of 16 bits, ONNX Runtime's attention allocates the scores of a run's tokens against
+# the whole capacity of a row; for one of 32 bits it needs none. Small chunks would be slow.
+PREFILL_SCORES_BYTES = 64_000_000
+LEAST_CHUNK = 64  # tokens
 # An input [1] of graphs that our build has rewritten: the first token whose logits are computed.
 # Other graphs return the logits of every token that they are fed.
 LOGITS_FROM = "logits_from"
@@ -41,6 +45,7 @@ class DecoderSpec:
 
     file: str
     layers: int
+    heads: int
     kv_heads: int
     head_size: int
     vocab_size: int
@@ -63,6 +68,7 @@ class DecoderSpec:
             return cls(
                 file=decoder["filename"],
                 layers=decoder["num_hidden_layers"],
+                heads=decoder["num_attention_heads"],
                 kv_heads=decoder["num_key_value_heads"],
                 head_size=decoder["head_size"],
                 vocab_size=model["vocab_size"],
@@ -116,6 +122,9 @@ class OnnxDecoder:
         )
         logits_type = outputs[spec.logits]
         most = PREFILL_LOGITS_BYTES // (spec.vocab_size * np.dtype(logits_type).itemsize)
+        if self.kv.shape.dtype == np.float16:
+            scored = PREFILL_SCORES_BYTES // (4 * spec.heads * self.kv.capacity)
+            most = min(most, max(LEAST_CHUNK, scored))
         self.vocab_size = spec.vocab_size
         self.most_tokens = max(most, rows)
         self._logits = _Buffer(self.most_tokens * spec.vocab_size, logits_type)

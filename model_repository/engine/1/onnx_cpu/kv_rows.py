@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 MAP_NORESERVE = 0x4000  # Linux; not in every Python's mmap module
-CAPACITY_MULTIPLE = 128  # tokens: makes one row of one layer whole pages
+CAPACITY_MULTIPLE = 256  # tokens: makes one row of one layer whole pages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ cannot be used}, in any order.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import os
@@ -35,6 +36,7 @@ def main() -> None:
         _send(connection, {"error": f"{type(error).__name__}: {error}"})
         return
     gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
     gc.freeze()  # collections would copy the pages that forks share
     _send(connection, {"error": None})
     queue = TrialQueue(
