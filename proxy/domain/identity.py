@@ -138,3 +138,11 @@ ANYONE_BUT_ADMINS = replace(ANYONE, scopes=ALL_SCOPES - {Scope.ADMIN})
 
 current_caller: ContextVar[Caller] = ContextVar("current_caller", default=ANYONE)
 """Of the request that the running task answers."""
+
+
+def tenant_of(caller: str) -> tuple[str, str]:
+    """The tenant of the running request. Callers that share an identity are no tenant: each is one
+    by itself. caller: the name of the running request's, for these.
+    """
+    who = current_caller.get()
+    return ("caller", caller) if who.is_shared else ("tenant", who.tenant)

@@ -38,20 +38,21 @@ def tool(number: int) -> Json:
 
 
 def chat(number: int, tokens: int, messages: int) -> Json:
-    """A conversation that differs from that of any other number from its first word on."""
+    """A conversation of which each message differs from those of any other number."""
     tools = [tool(at) for at in range(40)]
     left = CHARACTERS_A_TOKEN * tokens - len(json.dumps(tools))
     text = (WORDS * 2_000)[: max(1, int(left / messages) - 30)]
     turns: list[Json] = [{"role": "system", "content": f"{number} {text}"}]
     for at in range(1, messages, 4):
-        arguments = json.dumps({"path": f"/{at}", "reason": text[: len(text) // 2]})
+        name = f"{number}.{at}"
+        arguments = json.dumps({"path": f"/{name}", "reason": text[: len(text) // 2]})
         function = {"name": f"tool_{at % 40}", "arguments": arguments}
         call = {"id": f"call_{at}", "type": "function", "function": function}
         turns += (
-            {"role": "user", "content": f"{at} {text}"},
-            {"role": "assistant", "content": text[: len(text) // 2], "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": f"call_{at}", "content": f"{at} {text}"},
-            {"role": "assistant", "content": text},
+            {"role": "user", "content": f"{name} {text}"},
+            {"role": "assistant", "content": f"{name} {text[: len(text) // 2]}", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"call_{at}", "content": f"{name} {text}"},
+            {"role": "assistant", "content": f"{name} {text}"},
         )
     turns.append({"role": "user", "content": "Go on."})
     shared = {"model": "paced", "max_tokens": 2, "stream": True}
@@ -67,7 +68,7 @@ def truncated(number: int, tokens: int, messages: int) -> Json:
     """For /v1/responses, which drops the oldest turns."""
     text = (WORDS * 2_000)[: int(CHARACTERS_A_TOKEN * tokens / messages)]
     items = [
-        {"role": ("user", "assistant")[at % 2], "content": f"{number} {text}"}
+        {"role": ("user", "assistant")[at % 2], "content": f"{number}.{at} {text}"}
         for at in range(messages)
     ]
     options = {"truncation": "auto", "stream": True, "store": False, "max_output_tokens": 16}

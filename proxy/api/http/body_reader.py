@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import pickle
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import structlog
 from fastapi import Request
@@ -20,8 +21,10 @@ from starlette.types import Message
 from proxy.api.http import json_shape
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.json_shape import JsonLimits
+from proxy.api.http.known_bodies import LISTS, KnownBodies, KnownItems, ListPlace, list_places
 from proxy.api.http.validation_errors import refusal
 from proxy.domain.errors import ErrorCode, InvalidRequest, RateLimited, RequestError, echoed
+from proxy.domain.identity import tenant_of
 from proxy.domain.record import StageName, running_record
 from proxy.domain.sandbox import Sandbox, TooCostly
 
@@ -50,6 +53,7 @@ class BodyReader:
 
     def __init__(self, limits: BodyLimits, sandbox: Sandbox, in_flight: BytesInFlight) -> None:
         self.limits = limits
+        self._known = KnownBodies()
         self._sandbox = sandbox
         self._in_flight = in_flight
 
@@ -156,13 +160,30 @@ class BodyReader:
         """
         if len(data) > self.limits.bytes or json_shape.is_cheap(data):
             return parse(data, kind, limits=self.limits)
+        owner, rest = tenant_of(caller), None
+        data = data.removeprefix(codecs.BOM_UTF8)
+        if json_shape.is_surely_within(data, self.limits.json):
+            rest = self._known.rest(data, kind, owner)
+        if rest is not None and json_shape.is_cheap(rest.data):
+            with suppress(RequestError):  # the error is that of the whole text
+                body = parse(rest.data, kind, limits=self.limits, known=rest.items)
+                self._known.keep_longer(rest, body)
+                return body
         is_large.set(True)
         try:
-            return await self._sandbox.run(caller, parse, data, kind, limits=self.limits)
+            parsed = await self._sandbox.run(caller, parse_large, data, kind, limits=self.limits)
         except TooCostly as error:
             raise InvalidRequest(
                 f"The body cannot be checked: {error}.", code=ErrorCode.INVALID_JSON, param=None
             ) from error
+        lists: dict[str, list[Any]] = {place.name: [] for place in parsed.places}
+        for name, items in parsed.items:
+            lists[name] += pickle.loads(items)
+            await asyncio.sleep(0)
+        body = parsed.body.model_copy(update=lists) if lists else parsed.body
+        if lists:
+            self._known.keep(data, body, owner, parsed.places)
+        return body
 
 
 async def converted(
@@ -202,17 +223,54 @@ def _is_json(content_type: str) -> bool:
     return kind == JSON_TYPE or (kind.startswith("application/") and kind.endswith("+json"))
 
 
-def parse(data: bytes, kind: type[Body], *, limits: BodyLimits) -> Body:
-    """Raises RequestError: the text is too large, too complex, not JSON, or does not fit `kind`."""
+def parse(
+    data: bytes, kind: type[Body], *, limits: BodyLimits, known: KnownItems | None = None
+) -> Body:
+    """known: items that are left out in `data`.
+
+    Raises RequestError: the text is too large, too complex, not JSON, or does not fit `kind`.
+    """
     if len(data) > limits.bytes:
         raise _too_large(limits)
     data = data.removeprefix(codecs.BOM_UTF8)  # as RFC 8259, 8.1 allows
     if fault := json_shape.fault(data, limits.json):
         raise InvalidRequest(f"The body {fault}.", code=ErrorCode.INVALID_JSON, param=None)
     try:
-        return kind.model_validate_json(data)
+        return kind.model_validate_json(data, context=known)
     except ValidationError as error:
         raise refusal(error, kind) from error
+
+
+AT_ONCE = 32  # items that are unpickled at once: a millisecond, usually
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedBody(Generic[Body]):
+    """What the sandbox makes of a large body. items: pickled, of each list in `places`, in order;
+    the lists of the body are empty.
+    """
+
+    body: Body
+    places: list[ListPlace]
+    items: list[tuple[str, bytes]]
+
+
+def parse_large(data: bytes, kind: type[Body], *, limits: BodyLimits) -> ParsedBody[Body]:
+    """Raises as `parse`."""
+    body = parse(data, kind, limits=limits)
+    has_lists = any(name in kind.model_fields for name in LISTS)
+    places = list_places(data) if has_lists else []
+    lists: dict[str, list[Any]] = {place.name: getattr(body, place.name) or [] for place in places}
+    if any(len(lists[place.name]) != len(place.ends) for place in places):
+        places, lists = [], {}
+    pieces = [
+        (name, pickle.dumps(items[at : at + AT_ONCE]))
+        for name, items in lists.items()
+        for at in range(0, len(items), AT_ONCE)
+    ]
+    return ParsedBody(
+        body=body.model_copy(update={name: [] for name in lists}), places=places, items=pieces
+    )
 
 
 def _too_large(limits: BodyLimits) -> RequestError:

@@ -133,8 +133,8 @@ class Patterns:
         return self.may_continue_a_token(stripped) or self.may_begin_a_token(stripped)
 
     def may_be_in_json(self, written: str) -> bool:
-        """Like `may_be_in`, for every string of a JSON text. Always true for long JSON."""
-        if len(written) > LONG_JSON or not self._is_same_in_json:
+        """Like `may_be_in`, for every string of a JSON text."""
+        if not self._is_same_in_json:
             return True
         if self._start.search(written):
             return True
@@ -148,11 +148,14 @@ class Patterns:
 
     def may_continue_a_token(self, stripped: str) -> bool:
         """Whether a token may have begun before the text."""
-        return stripped in self._inners or self._rests.are_at_start(stripped)
+        return self._is_inner(stripped) or self._rests.are_at_start(stripped)
+
+    def _is_inner(self, stripped: str) -> bool:
+        return len(stripped) < self._longest and stripped in self._inners
 
     def may_begin_a_token(self, stripped: str) -> bool:
         """Whether a token may go on after the text, as when a template writes `>` there."""
-        if stripped in self._inners:
+        if self._is_inner(stripped):
             return True
         last = stripped[-self._longest :]
         return any(last[token.start() :] in self._starts for token in self._start.finditer(last))
