@@ -160,16 +160,16 @@ class BodyReader:
         """
         if len(data) > self.limits.bytes or json_shape.is_cheap(data):
             return parse(data, kind, limits=self.limits)
+        is_large.set(True)
         owner, rest = tenant_of(caller), None
         data = data.removeprefix(codecs.BOM_UTF8)
         if json_shape.is_surely_within(data, self.limits.json):
             rest = self._known.rest(data, kind, owner)
         if rest is not None and json_shape.is_cheap(rest.data):
             with suppress(RequestError):  # the error is that of the whole text
-                body = parse(rest.data, kind, limits=self.limits, known=rest.items)
+                body = await converted(parse, rest.data, kind, limits=self.limits, known=rest.items)
                 self._known.keep_longer(rest, body)
                 return body
-        is_large.set(True)
         try:
             parsed = await self._sandbox.run(caller, parse_large, data, kind, limits=self.limits)
         except TooCostly as error:
