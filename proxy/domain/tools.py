@@ -48,14 +48,6 @@ class ToolCall:
     arguments: str
     is_custom: bool = False
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """See Message."""
-        return _call, (self.id, self.name, self.arguments, self.is_custom)
-
-
-def _call(id: str, name: str, arguments: str, is_custom: bool) -> ToolCall:
-    return ToolCall(id=id, name=name, arguments=arguments, is_custom=is_custom)
-
 
 class ToolMode(str, Enum):
     """Whether the model calls tools: as it likes, not at all, or at least one."""

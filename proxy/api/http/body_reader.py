@@ -21,7 +21,7 @@ from starlette.types import Message
 from proxy.api.http import json_shape
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.json_shape import JsonLimits
-from proxy.api.http.known_bodies import LISTS, KnownBodies, KnownItems, ListPlace, list_places
+from proxy.api.http.known_bodies import GROWING, CutBody, KnownBodies, KnownItems, cut_body
 from proxy.api.http.validation_errors import refusal
 from proxy.domain.errors import ErrorCode, InvalidRequest, RateLimited, RequestError, echoed
 from proxy.domain.identity import tenant_of
@@ -168,7 +168,7 @@ class BodyReader:
         if rest is not None and json_shape.is_cheap(rest.data):
             with suppress(RequestError):  # the error is that of the whole text
                 body = await converted(parse, rest.data, kind, limits=self.limits, known=rest.items)
-                self._known.keep_longer(rest, body)
+                self._known.keep_next(rest, body)
                 return body
         try:
             parsed = await self._sandbox.run(caller, parse_large, data, kind, limits=self.limits)
@@ -176,13 +176,14 @@ class BodyReader:
             raise InvalidRequest(
                 f"The body cannot be checked: {error}.", code=ErrorCode.INVALID_JSON, param=None
             ) from error
-        lists: dict[str, list[Any]] = {place.name: [] for place in parsed.places}
-        for name, items in parsed.items:
-            lists[name] += pickle.loads(items)
-            await asyncio.sleep(0)
-        body = parsed.body.model_copy(update=lists) if lists else parsed.body
-        if lists:
-            self._known.keep(data, body, owner, parsed.places)
+        body, cut = parsed.body, parsed.cut
+        if cut is not None:
+            items = list[Any]()
+            for piece in parsed.items:
+                items += pickle.loads(piece)
+                await asyncio.sleep(0)
+            body = body.model_copy(update={cut.name: items})
+            self._known.keep(data, body, owner, cut)
         return body
 
 
@@ -246,31 +247,24 @@ AT_ONCE = 32  # items that are unpickled at once: a millisecond, usually
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedBody(Generic[Body]):
-    """What the sandbox makes of a large body. items: pickled, of each list in `places`, in order;
-    the lists of the body are empty.
+    """What the sandbox makes of a large body. items: pickled, of its list that grows, if it is cut:
+    the list of the body is empty then.
     """
 
     body: Body
-    places: list[ListPlace]
-    items: list[tuple[str, bytes]]
+    cut: CutBody | None = None
+    items: tuple[bytes, ...] = ()
 
 
 def parse_large(data: bytes, kind: type[Body], *, limits: BodyLimits) -> ParsedBody[Body]:
     """Raises as `parse`."""
     body = parse(data, kind, limits=limits)
-    has_lists = any(name in kind.model_fields for name in LISTS)
-    places = list_places(data) if has_lists else []
-    lists: dict[str, list[Any]] = {place.name: getattr(body, place.name) or [] for place in places}
-    if any(len(lists[place.name]) != len(place.ends) for place in places):
-        places, lists = [], {}
-    pieces = [
-        (name, pickle.dumps(items[at : at + AT_ONCE]))
-        for name, items in lists.items()
-        for at in range(0, len(items), AT_ONCE)
-    ]
-    return ParsedBody(
-        body=body.model_copy(update={name: [] for name in lists}), places=places, items=pieces
-    )
+    cut = cut_body(data) if not kind.model_fields.keys().isdisjoint(GROWING) else None
+    if cut is None:
+        return ParsedBody(body=body)
+    items = getattr(body, cut.name)
+    pieces = (pickle.dumps(items[at : at + AT_ONCE]) for at in range(0, len(items), AT_ONCE))
+    return ParsedBody(body=body.model_copy(update={cut.name: []}), cut=cut, items=tuple(pieces))
 
 
 def _too_large(limits: BodyLimits) -> RequestError:

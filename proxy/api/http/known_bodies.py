@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 from pydantic import BaseModel
 
-TOOLS = "tools"
-LISTS = ("messages", "input", TOOLS)
+GROWING, TOOLS = ("messages", "input"), "tools"
 MOST_BODIES = 64
 MOST_BYTES = 48_000_000
 BYTES_AN_OBJECT = 1_500  # of a parsed one, at most
@@ -27,22 +26,9 @@ _decode = json.JSONDecoder().raw_decode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListPlace:
-    """Where a list of objects stands in a body, in bytes. start: behind its `[`. ends: of each
-    item. close: its `]`.
-    """
-
-    name: str
-    start: int
-    ends: list[int]
-    close: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KnownItems:
-    """The context of the validation of a body without its known items; see RequestBody.
-
-    lists: those that stand before the new items, by the name of the list.
+    """Items that were left out of a body, and come first in their lists: the context of its
+    validation, see RequestBody. kind: the body's.
     """
 
     kind: type[BaseModel]
@@ -50,23 +36,18 @@ class KnownItems:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownBody:
-    """owner: the tenant. name: of the list that grows, whose items are `items` and, with what
-    stands before each of them, `texts`. head, tail: what stands around it; the bare ones are
-    without the items of the other lists, which are `others`.
+class CutBody:
+    """A body's JSON: head, then each item of the list `name` with what stands before it, then tail.
+    bare_head, bare_tail: the same without the tools.
     """
 
-    owner: tuple[str, str]
-    kind: type[BaseModel]
     name: str
     head: bytes
     texts: list[bytes]
     tail: bytes
     bare_head: bytes
     bare_tail: bytes
-    items: list[Any]
-    others: Mapping[str, list[Any]]
-    size: int
+    has_tools: bool
 
     def common(self, data: bytes) -> int:
         """How many items `data` begins with, if it differs in its items alone; else 0."""
@@ -80,27 +61,29 @@ class KnownBody:
         return len(self.texts)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class KnownBody:
+    owner: tuple[str, str]  # the tenant
+    body: BaseModel
+    cut: CutBody
+    size: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rest:
-    """What is new in a body. data: the body without its known items."""
+    """What a body has besides the first items of a known one. data: its JSON without them."""
 
     known: KnownBody
-    count: int
     texts: list[bytes]
     data: bytes
-
-    @property
-    def items(self) -> KnownItems:
-        known = self.known
-        lists = {**known.others, known.name: known.items[: self.count]}
-        return KnownItems(kind=known.kind, lists=lists)
+    items: KnownItems
 
 
 class KnownBodies:
-    """Of all tenants, within bounds; the ones used last stay."""
+    """Of all tenants, within bounds; the newest ones stay."""
 
     def __init__(self) -> None:
-        self._bodies: list[KnownBody] = []  # the one used last at the end
+        self._bodies: list[KnownBody] = []  # the newest last
 
     @property
     def size(self) -> int:
@@ -108,53 +91,34 @@ class KnownBodies:
 
     def rest(self, data: bytes, kind: type[BaseModel], owner: tuple[str, str]) -> Rest | None:
         """None if no body of this owner is like it, or what is new is no list of objects."""
-        alike = [one for one in self._bodies if one.owner == owner and one.kind is kind]
-        counts = [(one.common(data), at) for at, one in enumerate(alike)]
-        count, at = max(counts, default=(0, 0))
+        alike = [one for one in self._bodies if one.owner == owner and type(one.body) is kind]
+        count, at = max(
+            ((one.cut.common(data), at) for at, one in enumerate(alike)), default=(0, 0)
+        )
         if not count:
             return None
-        known = alike[at]
-        start = len(known.head) + sum(map(len, known.texts[:count]))
-        new = data[start : len(data) - len(known.tail)]
-        texts = _new_items(new)
-        if texts is None:
+        known, cut = alike[at], alike[at].cut
+        texts = cut.texts[:count]
+        new = data[len(cut.head) + sum(map(len, texts)) : len(data) - len(cut.tail)]
+        if (added := _new_items(new)) is None:
             return None
-        bare = known.bare_head + new.lstrip(SPACE.encode())[1:] + known.bare_tail
-        return Rest(known=known, count=count, texts=texts, data=bare)
+        lists = {cut.name: getattr(known.body, cut.name)[:count]}
+        if cut.has_tools:
+            lists[TOOLS] = getattr(known.body, TOOLS)
+        bare = cut.bare_head + new.lstrip(SPACE.encode())[1:] + cut.bare_tail
+        items = KnownItems(kind=kind, lists=lists)
+        return Rest(known=known, texts=texts + added, data=bare, items=items)
 
-    def keep_longer(self, rest: Rest, body: BaseModel) -> None:
-        """The body that `rest` was of."""
+    def keep_next(self, rest: Rest, body: BaseModel) -> None:
+        """The body that `rest` is of."""
         known = rest.known
-        if rest.count == len(known.texts):
-            self._bodies.remove(known)
-        texts = known.texts[: rest.count] + rest.texts
-        items = getattr(body, known.name)
-        self._keep(replace(known, texts=texts, items=items, size=known.size + _size(rest.data)))
+        if len(rest.items.lists[known.cut.name]) == len(known.cut.texts) and known in self._bodies:
+            self._bodies.remove(known)  # the new one serves wherever this one did
+        size = known.size + _size(rest.data)
+        self._keep(replace(known, body=body, cut=replace(known.cut, texts=rest.texts), size=size))
 
-    def keep(
-        self, data: bytes, body: BaseModel, owner: tuple[str, str], places: Sequence[ListPlace]
-    ) -> None:
-        """places: of its lists. A body that has none but tools is not kept."""
-        grown = next((place for place in places if place.name != TOOLS), None)
-        if grown is None:
-            return
-        ends = [grown.start, *grown.ends]
-        cut = [place for place in places if place is not grown]
-        self._keep(
-            KnownBody(
-                owner=owner,
-                kind=type(body),
-                name=grown.name,
-                head=data[: grown.start],
-                texts=[data[start:end] for start, end in pairwise(ends)],
-                tail=data[ends[-1] :],
-                bare_head=_without(data, 0, grown.start, cut),
-                bare_tail=_without(data, ends[-1], len(data), cut),
-                items=getattr(body, grown.name),
-                others={place.name: getattr(body, place.name) for place in cut},
-                size=_size(data),
-            )
-        )
+    def keep(self, data: bytes, body: BaseModel, owner: tuple[str, str], cut: CutBody) -> None:
+        self._keep(KnownBody(owner=owner, body=body, cut=cut, size=_size(data)))
 
     def _keep(self, body: KnownBody) -> None:
         self._bodies.append(body)
@@ -166,52 +130,44 @@ def _size(data: bytes) -> int:
     return TIMES_KEPT * len(data) + BYTES_AN_OBJECT * data.count(b"{")
 
 
-def _without(data: bytes, start: int, end: int, places: Sequence[ListPlace]) -> bytes:
-    """data[start:end] without the items of the lists that stand in it."""
-    kept = bytearray()
-    for place in places:
-        if start <= place.start < end:
-            kept += data[start : place.start]
-            start = place.close
-    return bytes(kept + data[start:end])
-
-
-def list_places(data: bytes) -> list[ListPlace]:
-    """The lists of objects with names of LISTS that a JSON object has, in their order; none if it
-    has two members of one of these names. `data` is valid JSON.
+def cut_body(data: bytes) -> CutBody | None:
+    """The valid JSON of an object in pieces; None if it has no list of objects that grows, or two
+    members of one name.
     """
-    text, found, names = data.decode(), list[ListPlace](), list[str]()
+    text, places, names = data.decode(), dict[str, list[int]](), list[str]()
     at = _behind_space(text, 0)
     while text[at] in "{,":
         name, at = _decode(text, _behind_space(text, at + 1))
         at = _behind_space(text, _behind_space(text, at) + 1)  # behind the colon
-        end = 0
-        if name in LISTS:
-            names.append(name)
-            ends = [*_item_ends(text, at + 1)] if text[at] == "[" else []
-            close = _behind_space(text, ends[-1]) if ends else at
-            if text[close] == "]":
-                found.append(ListPlace(name=name, start=at + 1, ends=ends, close=close))
-                end = close + 1
-        at = _behind_space(text, end or _decode(text, at)[1])
-    if len(set(names)) < len(names):
-        return []
-    return found if data.isascii() else _in_bytes(text, found)
-
-
-def _in_bytes(text: str, places: Sequence[ListPlace]) -> list[ListPlace]:
-    found, at, count = list[ListPlace](), 0, 0
-
-    def to(place: int) -> int:
-        nonlocal at, count
-        count += len(text[at:place].encode())
-        at = place
-        return count
-
-    for place in places:
-        start, ends = to(place.start), [*map(to, place.ends)]
-        found.append(ListPlace(name=place.name, start=start, ends=ends, close=to(place.close)))
-    return found
+        names.append(name)
+        if name in (*GROWING, TOOLS) and text[at] == "[":
+            places[name] = [at + 1, *_item_ends(text, at + 1)]  # where each item begins, and ends
+            close = _behind_space(text, places[name][-1])
+        if name in places and text[close] == "]":
+            at = close + 1
+        else:
+            places.pop(name, None)
+            at = _decode(text, at)[1]
+        at = _behind_space(text, at)
+    grown = next((places[name] for name in GROWING if len(places.get(name, ())) > 1), None)
+    if grown is None or len(set(names)) < len(names):
+        return None
+    head, tail = text[: grown[0]], text[grown[-1] :]
+    bare_head, bare_tail = head, tail
+    if tools := places.get(TOOLS):
+        if tools[0] < grown[0]:
+            bare_head = text[: tools[0]] + text[tools[-1] : grown[0]]
+        else:
+            bare_tail = text[grown[-1] : tools[0]] + text[tools[-1] :]
+    return CutBody(
+        name=next(name for name in GROWING if places.get(name) is grown),
+        head=head.encode(),
+        texts=[text[start:end].encode() for start, end in pairwise(grown)],
+        tail=tail.encode(),
+        bare_head=bare_head.encode(),
+        bare_tail=bare_tail.encode(),
+        has_tools=bool(tools),
+    )
 
 
 def _item_ends(text: str, at: int) -> Iterator[int]:
