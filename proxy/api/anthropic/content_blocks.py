@@ -20,7 +20,7 @@ from proxy.api.openai.field_types import (
     type_of,
 )
 from proxy.api.openai.foreign_items import ForeignItem
-from proxy.api.openai.message_bodies import AsWritten, role_of
+from proxy.api.openai.message_bodies import AsWritten
 
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
 # A hint where a cached prefix should end. Prefixes are cached without it, so it has no effect.
@@ -274,7 +274,7 @@ class SystemMessage(RequestBody):
 
 
 def _role(given: Any) -> str:
-    role = role_of(given)
+    role = given.get("role") if isinstance(given, dict) else getattr(given, "role", None)
     return f"<{role}>" if role in ("assistant", "system") else "<user>"
 
 

@@ -168,7 +168,7 @@ class BodyReader:
         if rest is not None and json_shape.is_cheap(rest.data):
             with suppress(RequestError):  # the error is that of the whole text
                 body = await converted(parse, rest.data, kind, limits=self.limits, known=rest.items)
-                self._known.keep_next(rest, body)
+                self._known.keep(data, body, owner, rest.cut, rest.replaces)
                 return body
         try:
             parsed = await self._sandbox.run(caller, parse_large, data, kind, limits=self.limits)

@@ -47,7 +47,6 @@ class CutBody:
     tail: bytes
     bare_head: bytes
     bare_tail: bytes
-    has_tools: bool
 
     def common(self, data: bytes) -> int:
         """How many items `data` begins with, if it differs in its items alone; else 0."""
@@ -71,12 +70,15 @@ class KnownBody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rest:
-    """What a body has besides the first items of a known one. data: its JSON without them."""
+    """What a body has besides the first items of a known one.
 
-    known: KnownBody
-    texts: list[bytes]
+    data: its JSON without them. cut: all of it. replaces: the known body, if it has no other items.
+    """
+
     data: bytes
     items: KnownItems
+    cut: CutBody
+    replaces: KnownBody | None
 
 
 class KnownBodies:
@@ -103,31 +105,28 @@ class KnownBodies:
         if (added := _new_items(new)) is None:
             return None
         lists = {cut.name: getattr(known.body, cut.name)[:count]}
-        if cut.has_tools:
+        if (cut.bare_head, cut.bare_tail) != (cut.head, cut.tail):
             lists[TOOLS] = getattr(known.body, TOOLS)
-        bare = cut.bare_head + new.lstrip(SPACE.encode())[1:] + cut.bare_tail
-        items = KnownItems(kind=kind, lists=lists)
-        return Rest(known=known, texts=texts + added, data=bare, items=items)
+        return Rest(
+            data=cut.bare_head + new.lstrip(SPACE.encode())[1:] + cut.bare_tail,
+            items=KnownItems(kind=kind, lists=lists),
+            cut=replace(cut, texts=texts + added),
+            replaces=known if count == len(cut.texts) else None,
+        )
 
-    def keep_next(self, rest: Rest, body: BaseModel) -> None:
-        """The body that `rest` is of."""
-        known = rest.known
-        if len(rest.items.lists[known.cut.name]) == len(known.cut.texts) and known in self._bodies:
-            self._bodies.remove(known)  # the new one serves wherever this one did
-        size = known.size + _size(rest.data)
-        self._keep(replace(known, body=body, cut=replace(known.cut, texts=rest.texts), size=size))
-
-    def keep(self, data: bytes, body: BaseModel, owner: tuple[str, str], cut: CutBody) -> None:
-        self._keep(KnownBody(owner=owner, body=body, cut=cut, size=_size(data)))
-
-    def _keep(self, body: KnownBody) -> None:
-        self._bodies.append(body)
+    def keep(
+        self,
+        data: bytes,
+        body: BaseModel,
+        owner: tuple[str, str],
+        cut: CutBody,
+        replaces: KnownBody | None = None,
+    ) -> None:
+        size = TIMES_KEPT * len(data) + BYTES_AN_OBJECT * data.count(b"{")
+        kept = [one for one in self._bodies if one is not replaces]
+        self._bodies = [*kept, KnownBody(owner=owner, body=body, cut=cut, size=size)]
         while len(self._bodies) > MOST_BODIES or self.size > MOST_BYTES:
             self._bodies.pop(0)
-
-
-def _size(data: bytes) -> int:
-    return TIMES_KEPT * len(data) + BYTES_AN_OBJECT * data.count(b"{")
 
 
 def cut_body(data: bytes) -> CutBody | None:
@@ -166,7 +165,6 @@ def cut_body(data: bytes) -> CutBody | None:
         tail=tail.encode(),
         bare_head=bare_head.encode(),
         bare_tail=bare_tail.encode(),
-        has_tools=bool(tools),
     )
 
 

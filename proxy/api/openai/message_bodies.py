@@ -222,13 +222,8 @@ class ToolResultBody(MessageFields):
 ROLE_TAGS = {"assistant": "<assistant>", "tool": "<tool>", "user": "<user>"}
 
 
-def role_of(given: Any) -> Any:
-    """The `role` of a message as it was sent, or of the model that it became."""
-    return given.get("role") if isinstance(given, dict) else getattr(given, "role", None)
-
-
 def _role(given: Any) -> str:
-    role = role_of(given)
+    role = given.get("role") if isinstance(given, dict) else getattr(given, "role", None)
     return ROLE_TAGS.get(str(role), "<spoken>")
 
 

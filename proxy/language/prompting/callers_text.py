@@ -19,12 +19,8 @@ from typing import Any
 
 from proxy.domain import plain_spans
 from proxy.domain.errors import ErrorCode, InvalidRequest
-from proxy.language.prompting.control_tokens import (
-    LONG_JSON,
-    ControlTokens,
-    Patterns,
-    patterns,
-)
+from proxy.language.prompting import control_tokens
+from proxy.language.prompting.control_tokens import ControlTokens, Patterns, patterns
 
 Context = Mapping[str, Any]
 Write = Callable[[Context], str]
@@ -118,7 +114,7 @@ def _may_hold(context: Context, found: Patterns) -> bool:
     if all(value is None or isinstance(value, bool) for value in values):  # nearly always
         return False
     written = json.dumps(values, ensure_ascii=False, default=str)
-    if len(written) > LONG_JSON:  # whose search costs more than that of its texts
+    if len(written) > control_tokens.LONG_JSON:  # whose search costs more than that of its texts
         return any(map(found.may_be_in, set(_strings(values))))
     return found.may_be_in_json(written)
 
