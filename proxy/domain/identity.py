@@ -141,8 +141,6 @@ current_caller: ContextVar[Caller] = ContextVar("current_caller", default=ANYONE
 
 
 def tenant_of(caller: str) -> tuple[str, str]:
-    """The tenant of the running request. Callers that share an identity are no tenant: each is one
-    by itself. caller: the name of the running request's, for these.
-    """
+    """The tenant of the running request; its caller alone, where callers share an identity."""
     who = current_caller.get()
     return ("caller", caller) if who.is_shared else ("tenant", who.tenant)

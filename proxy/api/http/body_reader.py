@@ -21,7 +21,7 @@ from starlette.types import Message
 from proxy.api.http import json_shape
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.json_shape import JsonLimits
-from proxy.api.http.known_bodies import GROWING, CutBody, KnownBodies, KnownItems, cut_body
+from proxy.api.http.known_bodies import GROWING, CutBody, KnownBodies, Rest, cut_body
 from proxy.api.http.validation_errors import refusal
 from proxy.domain.errors import ErrorCode, InvalidRequest, RateLimited, RequestError, echoed
 from proxy.domain.identity import tenant_of
@@ -167,7 +167,7 @@ class BodyReader:
             rest = self._known.rest(data, kind, owner)
         if rest is not None and json_shape.is_cheap(rest.data):
             with suppress(RequestError):  # the error is that of the whole text
-                body = await converted(parse, rest.data, kind, limits=self.limits, known=rest.items)
+                body = await converted(parse, rest.data, kind, limits=self.limits, known=rest)
                 self._known.keep(data, body, owner, rest.cut, rest.replaces)
                 return body
         try:
@@ -224,13 +224,8 @@ def _is_json(content_type: str) -> bool:
     return kind == JSON_TYPE or (kind.startswith("application/") and kind.endswith("+json"))
 
 
-def parse(
-    data: bytes, kind: type[Body], *, limits: BodyLimits, known: KnownItems | None = None
-) -> Body:
-    """known: items that are left out in `data`.
-
-    Raises RequestError: the text is too large, too complex, not JSON, or does not fit `kind`.
-    """
+def parse(data: bytes, kind: type[Body], *, limits: BodyLimits, known: Rest | None = None) -> Body:
+    """Raises RequestError: the text is too large, too complex, not JSON, or does not fit `kind`."""
     if len(data) > limits.bytes:
         raise _too_large(limits)
     data = data.removeprefix(codecs.BOM_UTF8)  # as RFC 8259, 8.1 allows

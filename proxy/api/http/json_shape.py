@@ -46,9 +46,8 @@ def is_cheap(data: bytes) -> bool:
 def is_surely_within(data: bytes, limits: JsonLimits) -> bool:
     """Whether the text has too few marks to be over a limit, but for its depth."""
     openings = data.count(b"[") + data.count(b"{")
-    if openings > limits.containers or openings + data.count(b",") > limits.values:
-        return False
-    return data.count(b'"') <= 2 * limits.strings
+    has_room = openings <= limits.containers and openings + data.count(b",") <= limits.values
+    return has_room and data.count(b'"') <= 2 * limits.strings
 
 
 def fault(data: bytes, limits: JsonLimits) -> str | None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+Owner = tuple[str, str]  # a tenant
 GROWING, TOOLS = ("messages", "input"), "tools"
 MOST_BODIES = 64
 MOST_BYTES = 48_000_000
@@ -26,30 +27,22 @@ _decode = json.JSONDecoder().raw_decode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownItems:
-    """Items that were left out of a body, and come first in their lists: the context of its
-    validation, see RequestBody. kind: the body's.
-    """
-
-    kind: type[BaseModel]
-    lists: Mapping[str, list[Any]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CutBody:
-    """A body's JSON: head, then each item of the list `name` with what stands before it, then tail.
-    bare_head, bare_tail: the same without the tools.
+    """A body's JSON: head, then the items of the list `name` with what stands before them, then
+    tail. texts: of one item, or of several that came together. counts: how many items each has.
+    bare_head, bare_tail: without the tools.
     """
 
     name: str
     head: bytes
     texts: list[bytes]
+    counts: list[int]
     tail: bytes
     bare_head: bytes
     bare_tail: bytes
 
     def common(self, data: bytes) -> int:
-        """How many items `data` begins with, if it differs in its items alone; else 0."""
+        """How many texts `data` begins with, if it differs in these alone; else 0."""
         if not (data.startswith(self.head) and data.endswith(self.tail)):
             return 0
         at, last = len(self.head), len(data) - len(self.tail)
@@ -62,7 +55,7 @@ class CutBody:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class KnownBody:
-    owner: tuple[str, str]  # the tenant
+    owner: Owner
     body: BaseModel
     cut: CutBody
     size: int
@@ -70,13 +63,15 @@ class KnownBody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rest:
-    """What a body has besides the first items of a known one.
+    """What a body has besides the first items of a known one: the context of its validation.
 
-    data: its JSON without them. cut: all of it. replaces: the known body, if it has no other items.
+    data: its JSON without these. lists: which were left out, and come first in their lists. cut:
+    the whole body. replaces: the known body, if it has no other items.
     """
 
+    kind: type[BaseModel]
     data: bytes
-    items: KnownItems
+    lists: Mapping[str, list[Any]]
     cut: CutBody
     replaces: KnownBody | None
 
@@ -91,39 +86,38 @@ class KnownBodies:
     def size(self) -> int:
         return sum(one.size for one in self._bodies)
 
-    def rest(self, data: bytes, kind: type[BaseModel], owner: tuple[str, str]) -> Rest | None:
+    def rest(self, data: bytes, kind: type[BaseModel], owner: Owner) -> Rest | None:
         """None if no body of this owner is like it, or what is new is no list of objects."""
         alike = [one for one in self._bodies if one.owner == owner and type(one.body) is kind]
-        count, at = max(
-            ((one.cut.common(data), at) for at, one in enumerate(alike)), default=(0, 0)
-        )
-        if not count:
+        found = [one.cut.common(data) for one in alike]
+        if not (most := max(found, default=0)):
             return None
-        known, cut = alike[at], alike[at].cut
-        texts = cut.texts[:count]
+        known = alike[found.index(most)]
+        cut, texts, counts = known.cut, known.cut.texts[:most], known.cut.counts[:most]
         new = data[len(cut.head) + sum(map(len, texts)) : len(data) - len(cut.tail)]
-        if (added := _new_items(new)) is None:
+        try:  # it is whole items, so the tail stands where it stood
+            added = json.loads(b"[{}%s]" % new)[1:]
+        except (ValueError, RecursionError):
             return None
-        lists = {cut.name: getattr(known.body, cut.name)[:count]}
+        if not all(isinstance(item, dict) for item in added):
+            return None
+        lists, more = {cut.name: getattr(known.body, cut.name)[: sum(counts)]}, [new] * bool(added)
         if (cut.bare_head, cut.bare_tail) != (cut.head, cut.tail):
             lists[TOOLS] = getattr(known.body, TOOLS)
         return Rest(
+            kind=kind,
             data=cut.bare_head + new.lstrip(SPACE.encode())[1:] + cut.bare_tail,
-            items=KnownItems(kind=kind, lists=lists),
-            cut=replace(cut, texts=texts + added),
-            replaces=known if count == len(cut.texts) else None,
+            lists=lists,
+            cut=replace(cut, texts=texts + more, counts=counts + [len(added)] * len(more)),
+            replaces=known if most == len(cut.texts) else None,
         )
 
     def keep(
-        self,
-        data: bytes,
-        body: BaseModel,
-        owner: tuple[str, str],
-        cut: CutBody,
-        replaces: KnownBody | None = None,
+        self, data: bytes, body: BaseModel, owner: Owner, cut: CutBody, old: KnownBody | None = None
     ) -> None:
+        """old: in whose place it comes."""
         size = TIMES_KEPT * len(data) + BYTES_AN_OBJECT * data.count(b"{")
-        kept = [one for one in self._bodies if one is not replaces]
+        kept = [one for one in self._bodies if one is not old]
         self._bodies = [*kept, KnownBody(owner=owner, body=body, cut=cut, size=size)]
         while len(self._bodies) > MOST_BODIES or self.size > MOST_BYTES:
             self._bodies.pop(0)
@@ -148,28 +142,26 @@ def cut_body(data: bytes) -> CutBody | None:
             places.pop(name, None)
             at = _decode(text, at)[1]
         at = _behind_space(text, at)
-    grown = next((places[name] for name in GROWING if len(places.get(name, ())) > 1), None)
-    if grown is None or len(set(names)) < len(names):
+    name = next((name for name in GROWING if len(places.get(name, ())) > 1), None)
+    if name is None or len(set(names)) < len(names):
         return None
-    head, tail = text[: grown[0]], text[grown[-1] :]
-    bare_head, bare_tail = head, tail
-    if tools := places.get(TOOLS):
-        if tools[0] < grown[0]:
-            bare_head = text[: tools[0]] + text[tools[-1] : grown[0]]
-        else:
-            bare_tail = text[grown[-1] : tools[0]] + text[tools[-1] :]
+    grown, tools = places[name], places.get(TOOLS, [0])
+    first, last, start, end = grown[0], grown[-1], tools[0], tools[-1]
+    bare_head = text[: min(start, first)] + text[min(end, first) : first]
+    bare_tail = text[last : max(start, last)] + text[max(end, last) :]
     return CutBody(
-        name=next(name for name in GROWING if places.get(name) is grown),
-        head=head.encode(),
+        name=name,
+        head=text[:first].encode(),
         texts=[text[start:end].encode() for start, end in pairwise(grown)],
-        tail=tail.encode(),
+        counts=[1] * (len(grown) - 1),
+        tail=text[last:].encode(),
         bare_head=bare_head.encode(),
         bare_tail=bare_tail.encode(),
     )
 
 
 def _item_ends(text: str, at: int) -> Iterator[int]:
-    """The end of each of the objects that follow, with or without commas before them."""
+    """The end of each object of a list that begins there."""
     while True:
         at = _behind_space(text, at)
         if text.startswith(",", at):
@@ -178,20 +170,6 @@ def _item_ends(text: str, at: int) -> Iterator[int]:
             return
         at = _decode(text, at)[1]
         yield at
-
-
-def _new_items(new: bytes) -> list[bytes] | None:
-    """Each item, with the comma before it, of what follows an item in a list; None for a text that
-    ends in another place.
-    """
-    try:
-        text = new.decode()
-        ends = [0, *_item_ends(text, 0)]
-    except (ValueError, RecursionError):
-        return None
-    if text[ends[-1] :].strip(SPACE) or not (len(ends) == 1 or text.lstrip(SPACE).startswith(",")):
-        return None
-    return [text[start:end].encode() for start, end in pairwise(ends)]
 
 
 def _behind_space(text: str, at: int) -> int:

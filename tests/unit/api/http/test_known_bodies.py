@@ -119,7 +119,7 @@ def written(data, name: str, items: list[Any], tools: list[Any]) -> bytes:
 @pytest.mark.usefixtures("_small_is_large")
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @settings(
-    max_examples=examples(100),
+    max_examples=examples(300),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -194,7 +194,10 @@ def test_of_the_next_turn_only_the_new_items_are_parsed():
         before = found
     assert sandbox.calls == 1
     assert len(bodies._known._bodies) == 1  # it serves wherever the ones before did
-    parsed(bodies, {**body, "messages": [*body["messages"][:-3], body["messages"][-1]]})
+    for kept, new in ((-3, 1), (4, 0), (10, 1), (4, 2), (10, 0), (200, 1)):  # from earlier turns
+        changed = {**body, "messages": body["messages"][:kept] + body["messages"][-1:] * new}
+        data = json.dumps(changed).encode()
+        assert parsed(bodies, changed) == body_reader.parse(data, type(before), limits=LIMITS)
     assert sandbox.calls == 1
     parsed(bodies, {**body, "tools": body["tools"][1:]})
     assert sandbox.calls == 2
