@@ -48,9 +48,10 @@ def chat(number: int, tokens: int, messages: int) -> Json:
         arguments = json.dumps({"path": f"/{name}", "reason": text[: len(text) // 2]})
         function = {"name": f"tool_{at % 40}", "arguments": arguments}
         call = {"id": f"call_{at}", "type": "function", "function": function}
+        half = text[: len(text) // 2]
         turns += (
             {"role": "user", "content": f"{name} {text}"},
-            {"role": "assistant", "content": f"{name} {text[: len(text) // 2]}", "tool_calls": [call]},
+            {"role": "assistant", "content": f"{name} {half}", "tool_calls": [call]},
             {"role": "tool", "tool_call_id": f"call_{at}", "content": f"{name} {text}"},
             {"role": "assistant", "content": f"{name} {text}"},
         )

@@ -161,11 +161,9 @@ class BodyReader:
         if len(data) > self.limits.bytes or json_shape.is_cheap(data):
             return parse(data, kind, limits=self.limits)
         is_large.set(True)
-        owner, rest = tenant_of(caller), None
-        data = data.removeprefix(codecs.BOM_UTF8)
-        if json_shape.is_surely_within(data, self.limits.json):
-            rest = self._known.rest(data, kind, owner)
-        if rest is not None and json_shape.is_cheap(rest.data):
+        owner, data = tenant_of(caller), data.removeprefix(codecs.BOM_UTF8)
+        has_room = json_shape.is_surely_within(data, self.limits.json)
+        if has_room and (rest := self._known.rest(data, kind, owner)) is not None:
             with suppress(RequestError):  # the error is that of the whole text
                 body = await converted(parse, rest.data, kind, limits=self.limits, known=rest)
                 self._known.keep(data, body, owner, rest.cut, rest.replaces)
@@ -242,9 +240,7 @@ AT_ONCE = 32  # items that are unpickled at once: a millisecond, usually
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedBody(Generic[Body]):
-    """What the sandbox makes of a large body. items: pickled, of its list that grows, if it is cut:
-    the list of the body is empty then.
-    """
+    """A large body. items: pickled, of its list that grows, which is empty in the body."""
 
     body: Body
     cut: CutBody | None = None

@@ -15,6 +15,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from proxy.api.http import json_shape
+
 Owner = tuple[str, str]  # a tenant
 GROWING, TOOLS = ("messages", "input"), "tools"
 MOST_BODIES = 64
@@ -87,7 +89,7 @@ class KnownBodies:
         return sum(one.size for one in self._bodies)
 
     def rest(self, data: bytes, kind: type[BaseModel], owner: Owner) -> Rest | None:
-        """None if no body of this owner is like it, or what is new is no list of objects."""
+        """None if no body of this owner is like it, or what is new is not cheap, or no objects."""
         alike = [one for one in self._bodies if one.owner == owner and type(one.body) is kind]
         found = [one.cut.common(data) for one in alike]
         if not (most := max(found, default=0)):
@@ -95,7 +97,10 @@ class KnownBodies:
         known = alike[found.index(most)]
         cut, texts, counts = known.cut, known.cut.texts[:most], known.cut.counts[:most]
         new = data[len(cut.head) + sum(map(len, texts)) : len(data) - len(cut.tail)]
-        try:  # it is whole items, so the tail stands where it stood
+        bare = cut.bare_head + new.lstrip(SPACE.encode())[1:] + cut.bare_tail
+        if not json_shape.is_cheap(bare):
+            return None
+        try:  # whole items, so that the tail stands where it stood
             added = json.loads(b"[{}%s]" % new)[1:]
         except (ValueError, RecursionError):
             return None
@@ -106,7 +111,7 @@ class KnownBodies:
             lists[TOOLS] = getattr(known.body, TOOLS)
         return Rest(
             kind=kind,
-            data=cut.bare_head + new.lstrip(SPACE.encode())[1:] + cut.bare_tail,
+            data=bare,
             lists=lists,
             cut=replace(cut, texts=texts + more, counts=counts + [len(added)] * len(more)),
             replaces=known if most == len(cut.texts) else None,
@@ -173,6 +178,4 @@ def _item_ends(text: str, at: int) -> Iterator[int]:
 
 
 def _behind_space(text: str, at: int) -> int:
-    found = _space.match(text, at)
-    assert found is not None  # it matches everywhere
-    return found.end()
+    return _space.match(text, at).end()  # type: ignore[union-attr]  # it matches everywhere

@@ -148,14 +148,11 @@ class Patterns:
 
     def may_continue_a_token(self, stripped: str) -> bool:
         """Whether a token may have begun before the text."""
-        return self._is_inner(stripped) or self._rests.are_at_start(stripped)
-
-    def _is_inner(self, stripped: str) -> bool:
-        return len(stripped) < self._longest and stripped in self._inners
+        return stripped in self._inners or self._rests.are_at_start(stripped)
 
     def may_begin_a_token(self, stripped: str) -> bool:
         """Whether a token may go on after the text, as when a template writes `>` there."""
-        if self._is_inner(stripped):
+        if stripped in self._inners:
             return True
         last = stripped[-self._longest :]
         return any(last[token.start() :] in self._starts for token in self._start.finditer(last))
