@@ -133,9 +133,11 @@ train-demo: $(DEV)
 eval-demo: $(DEV)
 	@exec $(RUN) demo_model.training eval
 
-# What a token costs between the engine and the client; BENCH_SHORT=1 only shows that it works.
+# What a token costs between the engine and the client, and then what long prompts cost; BENCH_SHORT=1
+# only shows that it works.
 bench: $(DEV)
-	@exec $(RUN) tests.bench.front
+	@$(RUN) tests.bench.front
+	@exec $(RUN) tests.bench.long_prompts $(if $(BENCH_SHORT),1)
 
 # With `make serve` running beside it.
 bench-ttft: $(DEV)

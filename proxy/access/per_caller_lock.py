@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from anyio import fail_after
 
 from proxy.domain.errors import RateLimited
-from proxy.domain.identity import current_caller
+from proxy.domain.identity import tenant_of
 
 
 class PerCallerLock:
@@ -35,9 +35,7 @@ class PerCallerLock:
 
         Raises RateLimited: the caller has too many jobs waiting, or waited too long.
         """
-        who = current_caller.get()
-        # callers who share an identity are not a tenant
-        tenant = ("caller", caller) if who.is_shared else ("tenant", who.tenant)
+        tenant = tenant_of(caller)
         own = (*tenant, caller)
         if self._waiting[own] >= self._most:
             raise RateLimited(

@@ -138,3 +138,9 @@ ANYONE_BUT_ADMINS = replace(ANYONE, scopes=ALL_SCOPES - {Scope.ADMIN})
 
 current_caller: ContextVar[Caller] = ContextVar("current_caller", default=ANYONE)
 """Of the request that the running task answers."""
+
+
+def tenant_of(caller: str) -> tuple[str, str]:
+    """The tenant of the running request; its caller alone, where callers share an identity."""
+    who = current_caller.get()
+    return ("caller", caller) if who.is_shared else ("tenant", who.tenant)

@@ -31,6 +31,17 @@ class Message:
     parts: tuple[str | None, ...] = ()
     result_images: int = 0
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Of a long chat, pickle's own way would take a third of the time of rendering it."""
+        return _message, tuple([getattr(self, name) for name in _FIELDS_OF_MESSAGE])
+
+
+_FIELDS_OF_MESSAGE = tuple(one.name for one in fields(Message))
+
+
+def _message(*values: Any) -> Message:
+    return Message(**dict(zip(_FIELDS_OF_MESSAGE, values, strict=True)))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatPrompt:

@@ -54,10 +54,10 @@ class Processes:
     def __init__(self, stack: Stack, model: str) -> None:
         main = psutil.Process(stack.process.pid)
         triton = stack.tritonserver()
-        self._parts = {"proxy": [main], "tritonserver": [triton]}
+        self.parts = {"proxy": [main], "tritonserver": [triton]}
         for role in ("tokenizer", "engine", "detokenizer"):
             word = f"/{model}_{role}/"
-            self._parts[role] = [
+            self.parts[role] = [
                 process
                 for process in triton.children(recursive=True)
                 if word in " ".join(process.cmdline()) and "stub" in process.name()
@@ -65,7 +65,7 @@ class Processes:
 
     def usage(self) -> Usage:
         cpu, memory = {}, {}
-        for part, processes in self._parts.items():
+        for part, processes in self.parts.items():
             times = [process.cpu_times() for process in processes]
             cpu[part] = sum(one.user + one.system for one in times)
             memory[part] = sum(process.memory_info().rss for process in processes)

@@ -1,37 +1,99 @@
-"""A prompt that begins as an earlier one has the same tokens, and only its rest is tokenized."""
+"""A prompt has the tokens that it has without the cache, and only its new parts are tokenized."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tokenizers import AddedToken, Tokenizer, normalizers
 
 import prompt_cache
-from prompt_cache import PromptCache
+from plain_spans import PlainSpans
+from prompt_cache import PromptCache, isolated_tokens
 from tests.engine import test_plain_spans as kinds
 from tests.fixtures.examples import examples
 
-KINDS = ("demo", "byte_level", "sentencepiece", "phi", "unigram", "gapped")
-TEXTS = ["Hello", " wörld", "\n", "  ", " 12", "…", "<|", "<s", "|>", "</s", "<|im_", "a" * 30]
+
+def with_tokens(kind: Callable[[], Tokenizer], *added: AddedToken, normalizer=None) -> Tokenizer:
+    tokenizer = kind()
+    if normalizer is not None:
+        tokenizer.normalizer = normalizer
+    for one in added:
+        (tokenizer.add_special_tokens if one.special else tokenizer.add_tokens)([one])
+    return tokenizer
 
 
-def encoder(tokenizer):
-    """Encodes, and keeps what it was asked for."""
+special = partial(AddedToken, special=True, normalized=False)
+plain = partial(AddedToken, special=False)
+CUT = special("[CUT]")
+CHANGED = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase(), normalizers.Strip()])
+KINDS = {
+    "demo": kinds.demo,
+    "byte_level": kinds.byte_level,
+    "sentencepiece": kinds.sentencepiece,
+    "phi": kinds.phi,
+    "unigram": kinds.unigram,
+    "gapped": kinds.gapped,
+    "normalized": partial(with_tokens, kinds.sentencepiece, CUT, normalizer=CHANGED),
+    "normalized unigram": partial(with_tokens, kinds.unigram, CUT, normalizer=CHANGED),
+    "takes white space": partial(
+        with_tokens, kinds.byte_level, CUT, special("<l>", lstrip=True), special("<r>", rstrip=True)
+    ),
+    "words": partial(
+        with_tokens, kinds.byte_level, CUT, special("cut"), special("<w>", single_word=True)
+    ),
+    "sharing": partial(
+        with_tokens, kinds.byte_level, CUT, special("<a<"), special("<b<b"), plain("b[C")
+    ),
+    "normalized tokens": partial(
+        with_tokens, kinds.byte_level, CUT, plain("Ab", normalized=True), normalizer=CHANGED
+    ),
+}  # fmt: skip
+TEXTS = [
+    "Hello",
+    " wörld",
+    "\n",
+    "  ",
+    " 12",
+    "…",
+    "<|",
+    "<s",
+    "|>",
+    "[CU",
+    "b",
+    "a" * 30,
+    "\uff21\uff22",
+]
 
-    def encode(text: str) -> list[int]:
-        asked.append(text)
-        return list(tokenizer.encode(text, add_special_tokens=False).ids)
 
-    asked: list[str] = []
-    return encode, asked
+def nothing(tokens: int) -> None:
+    pass
+
+
+class Encoder:
+    """Encodes, and keeps what it encoded."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer, self.plain = tokenizer, PlainSpans(tokenizer)
+        self.asked: list[str] = []
+
+    def __call__(self, text: str, spans=None) -> list[int]:
+        self.asked.append(text)
+        return self._ids(text) if spans is None else self.plain.encode(text, spans, self._ids)
+
+    def _ids(self, text: str) -> list[int]:
+        return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
 
 
 @pytest.fixture
 def _short_texts_too(monkeypatch):
-    monkeypatch.setattr(prompt_cache, "FROM_CHARACTERS", 1)
+    for name, value in (("FROM_CHARACTERS", 1), ("PART_CHARACTERS", 16), ("AT_ONCE", 100)):
+        monkeypatch.setattr(prompt_cache, name, value)
 
 
 @pytest.mark.usefixtures("_short_texts_too")
@@ -43,71 +105,120 @@ def _short_texts_too(monkeypatch):
 )
 @given(data=st.data())
 def test_every_prompt_has_the_tokens_that_it_has_alone(kind, data):
-    tokenizer = getattr(kinds, kind)()
-    special = [one.content for one in tokenizer.get_added_tokens_decoder().values()]
-    parts = st.lists(st.sampled_from([*TEXTS, *special, *special]), max_size=20).map("".join)
-    cache, (encode, _) = PromptCache(tokenizer), encoder(tokenizer)
-    said = [""]
+    """Turns of conversations that begin alike, with and without plain spans, and without their
+    oldest turns.
+    """
+    tokenizer = KINDS[kind]()
+    added = [one.content for one in tokenizer.get_added_tokens_decoder().values()]
+    piece = st.tuples(st.sampled_from([*TEXTS, *added, *added]), st.booleans())
+    parts = st.lists(piece, max_size=20)
+    cache, encode, alone = PromptCache(tokenizer), Encoder(tokenizer), Encoder(KINDS[kind]())
+    said: list[list[tuple[str, bool]]] = [[]]
     for _ in range(data.draw(st.integers(1, 6))):
         before = data.draw(st.sampled_from(said))
-        kept = data.draw(st.integers(0, len(before)))
-        said.append(before[:kept] + data.draw(parts))
+        start, kept = data.draw(st.integers(0, 3)), data.draw(st.integers(0, len(before)))
+        said.append(before[start:kept] + data.draw(parts))
+        text, spans = "", []
+        for one, is_plain in said[-1]:
+            spans += (len(text), len(text) + len(one)) if is_plain and one in added else ()
+            text += one
+        given = spans if spans and kind != "sharing" else None  # such tokens cannot be plain
         salt = data.draw(st.sampled_from(["", "a"]))
-        expected = tokenizer.encode(said[-1], add_special_tokens=False).ids
-        assert cache.encode(said[-1], salt, encode) == expected
+        assert cache.encode(text, given, salt, encode, nothing).tolist() == alone(text, given)
 
 
-def conversation(turns: int) -> list[str]:
+@pytest.mark.parametrize(
+    ("kind", "isolated", "others"),
+    [
+        ("demo", {"<|im_start|>", "<|im_end|>"}, set()),
+        ("takes white space", {"[CUT]", "<r>"}, {"<l>"}),
+        ("words", {"[CUT]"}, {"cut", "<w>"}),
+        ("sharing", set(), {"[CUT]", "<a<", "<b<b"}),
+    ],
+)
+def test_only_tokens_that_nothing_touches_are_cuts(kind, isolated, others):
+    found = isolated_tokens(KINDS[kind]())
+    assert isolated <= found.keys()
+    assert not others & found.keys()
+
+
+def conversation(turns: int, name: str = "") -> list[str]:
     """The prompt of each turn, in ChatML."""
-    start, end = sorted(PromptCache(kinds.demo())._ids)[0], "\n"
-    prompt, prompts = "", []
+    prompt, prompts = f"<|im_start|>system\n{name} says so. {'Be kind. ' * 20}<|im_end|>\n", []
     for turn in range(turns):
-        prompt += f"{start}user{end}{'Tell me more about it. ' * 60}{turn}{start}assistant{end}"
-        prompts.append(prompt)
-        prompt += "Of course, here it is. " * 60
+        prompt += f"<|im_start|>user\n{'Tell me more about it. ' * 60}{turn}<|im_end|>\n"
+        prompts.append(f"{prompt}<|im_start|>assistant\n")
+        prompt = f"{prompts[-1]}{'Of course, here it is. ' * 60}{turn}<|im_end|>\n"
     return prompts
 
 
 def test_of_a_conversation_only_what_is_new_is_tokenized():
-    tokenizer, prompts = kinds.demo(), conversation(20)
-    cache, (encode, asked) = PromptCache(tokenizer), encoder(tokenizer)
-    long = [one for one in prompts if len(one) >= prompt_cache.FROM_CHARACTERS]
-    for prompt in prompts:
-        assert cache.encode(prompt, "", encode) == encoder(tokenizer)[0](prompt)
-    assert len(long) > 10
-    for (before, prompt), seen in zip(pairwise(long), asked[-len(long) + 1 :], strict=True):
-        assert len(seen) < len(prompt) - len(before) + 100
-    assert len(cache._prompts) == 1  # each serves wherever the one before did
+    cache, encode = PromptCache(kinds.demo()), Encoder(kinds.demo())
+    prompts = [one for one in conversation(20) if len(one) >= prompt_cache.FROM_CHARACTERS]
+    for before, prompt in pairwise(["", *prompts]):
+        encode.asked.clear()
+        assert cache.encode(prompt, None, "", encode, nothing).tolist() == encode._ids(prompt)
+        assert sum(map(len, encode.asked)) < len(prompt) - len(before) + 100
+    assert len(prompts) > 10
+    oldest = prompts[-1].index("<|im_start|>", 10_000)
+    for changed in (f"<|im_start|>system\nBe brief.{prompts[-1][oldest:]}", prompts[-1][oldest:]):
+        encode.asked.clear()
+        assert cache.encode(changed, None, "", encode, nothing).tolist() == encode._ids(changed)
+        assert sum(map(len, encode.asked)) < 2_000  # one part
 
 
 def test_another_salt_finds_nothing():
-    cache, (encode, asked) = PromptCache(kinds.demo()), encoder(kinds.demo())
+    cache, encode = PromptCache(kinds.demo()), Encoder(kinds.demo())
     prompt = conversation(20)[-1]
+    seen = []
     for salt in ("a", "b", "a", "b", ""):
-        cache.encode(prompt, salt, encode)
-    assert [len(text) == len(prompt) for text in asked] == [True, True, False, False, True]
+        encode.asked.clear()
+        cache.encode(prompt, None, salt, encode, nothing)
+        seen.append(sum(map(len, encode.asked)))
+    assert seen == [len(prompt), len(prompt), 0, 0, len(prompt)]
 
 
 def test_its_size_is_bounded(monkeypatch):
-    monkeypatch.setattr(prompt_cache, "MOST_BYTES", 1_000_000)
-    cache, (encode, _) = PromptCache(kinds.demo()), encoder(kinds.demo())
-    *_, prompt = conversation(10)
-    for number in range(40):
-        cache.encode(f"{number}{prompt}", "", encode)
-        assert cache.size_bytes <= 1_000_000
-    assert 1 < len(cache._prompts) <= prompt_cache.MOST_PROMPTS
-    special = sorted(cache._ids)[0]
-    for number in range(4):  # whose special tokens take more room than the text
-        cache.encode(f"{number}{special * 8_000}", "", encode)
-        assert sum(len(one.ends) for one in cache._prompts) <= 10_000
+    """Also for parts of few characters, a huge one, and many tenants."""
+    most_bytes, most_parts = 400_000, 400
+    monkeypatch.setattr(prompt_cache, "MOST_BYTES", most_bytes)
+    monkeypatch.setattr(prompt_cache, "MOST_PARTS", most_parts)
+    cache, encode = PromptCache(kinds.demo()), Encoder(kinds.demo())
+    prompts = [conversation(4, f"Number {number}")[-1] for number in range(10)]
+    prompts = [one.replace("Tell", f"Tell {at}") for at, one in enumerate(prompts)]
+    prompts.append("".join(f"<|im_start|>{number} {'a ' * 30}" for number in range(800)))
+    prompts.append(f"<|im_start|>{'b ' * 60_000}")
+    prompts += prompts[:1]
+    for number, prompt in enumerate(prompts):
+        cache.encode(prompt, None, str(number % 3), encode, nothing)
+        assert cache.bytes <= most_bytes
+        assert cache.bytes == sum(prompt_cache._size(*one) for one in cache._kept.items())
+        assert len(cache._kept) <= most_parts
+    assert cache._kept
+
+
+def test_the_work_ends_where_the_check_ends_it():
+    cache, encode = PromptCache(kinds.demo()), Encoder(kinds.demo())
+    prompt = conversation(400)[-1]
+
+    def check(tokens: int) -> None:
+        if tokens > 100:
+            raise OverflowError
+
+    with pytest.raises(OverflowError):
+        cache.encode(prompt, None, "", encode, check)
+    assert len(encode.asked[0]) < len(prompt) / 5
+    assert len(encode.asked) == 1
 
 
 def test_to_look_costs_a_small_part_of_what_tokenizing_does():
-    """Also where many long prompts share much, and where nothing but `<` stands in one."""
+    """Also for conversations that share nothing, short messages, and where nothing but `<` stands
+    in one.
+    """
     tokenizer = kinds.demo()
-    cache, (encode, _) = PromptCache(tokenizer), encoder(tokenizer)
-    prompts = [f"{one}{number}" for number, one in enumerate([conversation(16)[-1]] * 16)]
+    prompts = [conversation(16)[-1].replace("Tell", f"Tell {number}") for number in range(4)]
     prompts.append("<" * len(prompts[0]))
+    prompts.append("<|im_start|>a<|im_end|>" * 2_000)
 
     def cost(run) -> float:
         begun = time.process_time()
@@ -115,8 +226,13 @@ def test_to_look_costs_a_small_part_of_what_tokenizing_does():
             run(prompt)
         return time.process_time() - begun
 
-    for prompt in prompts:
-        cache.encode(prompt, "", encode)
+    encode = Encoder(tokenizer)
     plain = min(cost(encode) for _ in range(2))
-    assert min(cost(lambda prompt: cache.encode(prompt, "", encode)) for _ in range(2)) < plain
-    assert min(cost(lambda prompt: cache._longest(prompt, "")) for _ in range(2)) < plain / 5
+
+    def new(prompt: str) -> None:
+        PromptCache(tokenizer).encode(prompt, None, "", encode, nothing)
+
+    cache = PromptCache(tokenizer)
+    assert min(cost(new) for _ in range(2)) < 1.3 * plain
+    known = partial(cache.encode, spans=None, salt="", encode=encode, check=nothing)
+    assert min(cost(known) for _ in range(3)) < plain / 5

@@ -79,10 +79,10 @@ class TritonPythonModel:
             len(prompt), request.max_tokens, limits, may_be_none=request.echoes_prompt
         )
         self._admission.check_generated(generated, len(prompt))
-        ids = prompt + generated
+        ids = np.concatenate((prompt, np.array(generated, dtype=np.int32)))
         bad_words = bad_words_list(request.bad_words, self._encoder.word_ids)
         outputs = [
-            pb_utils.Tensor("input_ids", np.array([ids], dtype=np.int32)),
+            pb_utils.Tensor("input_ids", ids.reshape(1, -1)),
             pb_utils.Tensor("request_output_len", np.array([[new_tokens]], dtype=np.int32)),
             pb_utils.Tensor("bad_words_list", bad_words),
             pb_utils.Tensor("tokenized_for", np.array([[request.id.encode()]], dtype=np.object_)),

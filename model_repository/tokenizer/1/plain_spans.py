@@ -239,7 +239,7 @@ class PlainSpans:
         Raises:
             Refusal: the spans are wrong, or the tokenizer cannot write a span as plain text.
         """
-        starts, ends = _checked(spans, len(text))
+        starts, ends = checked(spans, len(text))
         self._special.include(text[start:end] for start, end in zip(starts, ends, strict=True))
         aliased = self._aliased(text, starts, ends)
         self._tokenizer.encode_special_tokens = True
@@ -262,7 +262,7 @@ class PlainSpans:
         kept = [
             match
             for match in self._special.find(text)
-            if not _overlaps(match.start(), match.end(), starts, ends)
+            if not overlaps(match.start(), match.end(), starts, ends)
         ]
         self._aliases.add(self._special.tokens[content] for content in {m.group() for m in kept})
         pieces, at = list[str](), 0
@@ -282,7 +282,7 @@ class PlainSpans:
                 yield token
 
 
-def _checked(spans: Sequence[int], length: int) -> tuple[Sequence[int], Sequence[int]]:
+def checked(spans: Sequence[int], length: int) -> tuple[Sequence[int], Sequence[int]]:
     starts, ends = spans[::2], spans[1::2]
     is_ordered = all(a <= b for a, b in zip([0, *spans], [*spans, length], strict=True))
     if len(starts) != len(ends) or not is_ordered:
@@ -294,6 +294,6 @@ def _checked(spans: Sequence[int], length: int) -> tuple[Sequence[int], Sequence
     return starts, ends
 
 
-def _overlaps(start: int, end: int, starts: Sequence[int], ends: Sequence[int]) -> bool:
+def overlaps(start: int, end: int, starts: Sequence[int], ends: Sequence[int]) -> bool:
     at = bisect_right(ends, start)
     return at < len(starts) and starts[at] < end

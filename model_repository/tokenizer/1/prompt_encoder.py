@@ -11,8 +11,8 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from admission import CUT_MARGIN_TOKENS, Admission, OperatorLimits
-from plain_spans import PlainSpans
-from prompt_cache import PromptCache
+from plain_spans import PlainSpans, checked
+from prompt_cache import Ids, PromptCache, Spans, as_ids
 from refusal import INVALID_PARAMETER, Refusal
 from request import TRUNCATION_PARAM, Request
 
@@ -93,11 +93,9 @@ class PromptEncoder:
         self._tokenizer = tokenizer
         self._admission = admission
         self._cache = PromptCache(tokenizer)
-        self._plain_spans = PlainSpans(tokenizer)
+        self._plain = PlainSpans(tokenizer)
 
-    def prompt_ids(
-        self, request: Request, given: list[int] | None, limits: OperatorLimits
-    ) -> list[int]:
+    def prompt_ids(self, request: Request, given: list[int] | None, limits: OperatorLimits) -> Ids:
         """The tokens of text_input, then the `given` ones. Raises Refusal."""
         truncation = self._truncation(request, limits)
         text = request.text
@@ -105,10 +103,11 @@ class PromptEncoder:
             raise Refusal(
                 INVALID_PARAMETER, TRUNCATION_PARAM, "cannot truncate text and ids together"
             )
-        ids = [] if text is None else self._text_ids(request, text, truncation, limits)
+        ids = as_ids([]) if text is None else self._text_ids(request, text, truncation, limits)
         if given is not None:
             self._admission.check_ids(given)
-            ids += given if truncation is None else truncation.of_ids(given)
+            given = given if truncation is None else truncation.of_ids(given)
+            ids = np.concatenate((ids, as_ids(given)))
         return ids
 
     def word_ids(self, word: str) -> list[int]:
@@ -129,18 +128,27 @@ class PromptEncoder:
         text: str,
         truncation: PromptTruncation | None,
         limits: OperatorLimits,
-    ) -> list[int]:
-        adds_special = request.adds_special_tokens
+    ) -> Ids:
+        adds_special, spans = request.adds_special_tokens, request.plain_spans
         encode = partial(
             self._encode, truncation=truncation, limits=limits, add_special_tokens=adds_special
         )
-        spans = request.plain_spans
-        if spans is None and truncation is None and not adds_special:
-            return self._cache.encode(text, request.cache_salt, encode)
+        if spans is not None:
+            checked(spans, len(text))
+        if truncation is None and not adds_special:
+
+            def piece(text: str, spans: Spans) -> list[int]:
+                return encode(text) if spans is None else self._plain.encode(text, spans, encode)
+
+            def check(tokens: int) -> None:
+                if len(text) > CHARACTERS_A_TOKEN * self._admission.longest_prompt(limits):
+                    self._admission.check_start(tokens, limits)
+
+            return self._cache.encode(text, spans, request.cache_salt, piece, check)
         if spans is None:
-            return encode(text)
-        frame = self._plain_spans.frame if adds_special else (0, 0)
-        return self._plain_spans.encode(text, spans, encode, frame)
+            return as_ids(encode(text))
+        frame = self._plain.frame if adds_special else (0, 0)
+        return as_ids(self._plain.encode(text, spans, encode, frame))
 
     def _encode(
         self,

@@ -274,7 +274,7 @@ class SystemMessage(RequestBody):
 
 
 def _role(given: Any) -> str:
-    role = given.get("role") if isinstance(given, dict) else None
+    role = given.get("role") if isinstance(given, dict) else getattr(given, "role", None)
     return f"<{role}>" if role in ("assistant", "system") else "<user>"
 
 

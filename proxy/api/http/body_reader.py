@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import pickle
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import structlog
 from fastapi import Request
@@ -20,8 +21,10 @@ from starlette.types import Message
 from proxy.api.http import json_shape
 from proxy.api.http.authentication import caller_name
 from proxy.api.http.json_shape import JsonLimits
+from proxy.api.http.known_bodies import GROWING, CutBody, KnownBodies, Rest, cut_body
 from proxy.api.http.validation_errors import refusal
 from proxy.domain.errors import ErrorCode, InvalidRequest, RateLimited, RequestError, echoed
+from proxy.domain.identity import tenant_of
 from proxy.domain.record import StageName, running_record
 from proxy.domain.sandbox import Sandbox, TooCostly
 
@@ -50,6 +53,7 @@ class BodyReader:
 
     def __init__(self, limits: BodyLimits, sandbox: Sandbox, in_flight: BytesInFlight) -> None:
         self.limits = limits
+        self._known = KnownBodies()
         self._sandbox = sandbox
         self._in_flight = in_flight
 
@@ -157,12 +161,28 @@ class BodyReader:
         if len(data) > self.limits.bytes or json_shape.is_cheap(data):
             return parse(data, kind, limits=self.limits)
         is_large.set(True)
+        owner, data = tenant_of(caller), data.removeprefix(codecs.BOM_UTF8)
+        has_room = json_shape.is_surely_within(data, self.limits.json)
+        if has_room and (rest := self._known.rest(data, kind, owner)) is not None:
+            with suppress(RequestError):  # the error is that of the whole text
+                body = await converted(parse, rest.data, kind, limits=self.limits, known=rest)
+                self._known.keep(data, body, owner, rest.cut, rest.replaces)
+                return body
         try:
-            return await self._sandbox.run(caller, parse, data, kind, limits=self.limits)
+            parsed = await self._sandbox.run(caller, parse_large, data, kind, limits=self.limits)
         except TooCostly as error:
             raise InvalidRequest(
                 f"The body cannot be checked: {error}.", code=ErrorCode.INVALID_JSON, param=None
             ) from error
+        body, cut = parsed.body, parsed.cut
+        if cut is not None:
+            items = list[Any]()
+            for piece in parsed.items:
+                items += pickle.loads(piece)
+                await asyncio.sleep(0)
+            body = body.model_copy(update={cut.name: items})
+            self._known.keep(data, body, owner, cut)
+        return body
 
 
 async def converted(
@@ -202,7 +222,7 @@ def _is_json(content_type: str) -> bool:
     return kind == JSON_TYPE or (kind.startswith("application/") and kind.endswith("+json"))
 
 
-def parse(data: bytes, kind: type[Body], *, limits: BodyLimits) -> Body:
+def parse(data: bytes, kind: type[Body], *, limits: BodyLimits, known: Rest | None = None) -> Body:
     """Raises RequestError: the text is too large, too complex, not JSON, or does not fit `kind`."""
     if len(data) > limits.bytes:
         raise _too_large(limits)
@@ -210,9 +230,32 @@ def parse(data: bytes, kind: type[Body], *, limits: BodyLimits) -> Body:
     if fault := json_shape.fault(data, limits.json):
         raise InvalidRequest(f"The body {fault}.", code=ErrorCode.INVALID_JSON, param=None)
     try:
-        return kind.model_validate_json(data)
+        return kind.model_validate_json(data, context=known)
     except ValidationError as error:
         raise refusal(error, kind) from error
+
+
+AT_ONCE = 32  # items that are unpickled at once: a millisecond, usually
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedBody(Generic[Body]):
+    """A large body. items: pickled, of its list that grows, which is empty in the body."""
+
+    body: Body
+    cut: CutBody | None = None
+    items: tuple[bytes, ...] = ()
+
+
+def parse_large(data: bytes, kind: type[Body], *, limits: BodyLimits) -> ParsedBody[Body]:
+    """Raises as `parse`."""
+    body = parse(data, kind, limits=limits)
+    cut = cut_body(data) if not kind.model_fields.keys().isdisjoint(GROWING) else None
+    if cut is None:
+        return ParsedBody(body=body)
+    items = getattr(body, cut.name)
+    pieces = (pickle.dumps(items[at : at + AT_ONCE]) for at in range(0, len(items), AT_ONCE))
+    return ParsedBody(body=body.model_copy(update={cut.name: []}), cut=cut, items=tuple(pieces))
 
 
 def _too_large(limits: BodyLimits) -> RequestError:

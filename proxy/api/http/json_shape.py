@@ -43,6 +43,13 @@ def is_cheap(data: bytes) -> bool:
     return outside.count(b"[") + outside.count(b"{") <= CHEAP_CONTAINERS
 
 
+def is_surely_within(data: bytes, limits: JsonLimits) -> bool:
+    """Whether the text has too few marks to be over a limit, but for its depth."""
+    openings = data.count(b"[") + data.count(b"{")
+    has_room = openings <= limits.containers and openings + data.count(b",") <= limits.values
+    return has_room and data.count(b'"') <= 2 * limits.strings
+
+
 def fault(data: bytes, limits: JsonLimits) -> str | None:
     """Why the text is over the limits, as the end of a sentence; None if it is within them.
 

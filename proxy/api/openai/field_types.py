@@ -19,6 +19,7 @@ from pydantic import (
     GetJsonSchemaHandler,
     StringConstraints,
     Tag,
+    ValidationInfo,
     ValidatorFunctionWrapHandler,
     WrapValidator,
     model_validator,
@@ -26,6 +27,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
+from proxy.api.http.known_bodies import Rest
 from proxy.api.http.validation_errors import FieldError
 from proxy.domain.errors import ErrorCode, InvalidRequest, unsupported
 from proxy.domain.image import MEDIA_TYPES, Image, media_type
@@ -65,9 +67,13 @@ class RequestBody(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _null_is_not_given(cls, given: Any) -> Any:
+    def _null_is_not_given(cls, given: Any, info: ValidationInfo) -> Any:
+        """Also adds the items that were left out because they were validated before."""
         if not isinstance(given, dict):
             return given
+        known: Rest | None = info.context
+        if known is not None and known.kind is cls:
+            given |= {name: [*items, *given[name]] for name, items in known.lists.items()}
         if len(given) > UNKNOWN_AT_MOST + len(cls.__pydantic_fields__):
             raise FieldError(
                 None,

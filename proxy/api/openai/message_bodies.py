@@ -223,7 +223,7 @@ ROLE_TAGS = {"assistant": "<assistant>", "tool": "<tool>", "user": "<user>"}
 
 
 def _role(given: Any) -> str:
-    role = given.get("role") if isinstance(given, dict) else None
+    role = given.get("role") if isinstance(given, dict) else getattr(given, "role", None)
     return ROLE_TAGS.get(str(role), "<spoken>")
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from proxy.domain import plain_spans
 from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.language.prompting import control_tokens
 from proxy.language.prompting.control_tokens import ControlTokens, Patterns, patterns
 
 Context = Mapping[str, Any]
@@ -102,9 +103,7 @@ def protected(
 
 
 def _may_hold(context: Context, found: Patterns) -> bool:
-    """Whether a text may spell a token. Errs on the safe side for tools, whose schemas are too
-    large to search every text in them.
-    """
+    """Whether a text may spell a token. Errs on the safe side for tools, if they are few."""
     values = [value for key, value in context.items() if key != "messages"]
     for message in context["messages"]:
         for key, value in message.items():
@@ -114,7 +113,10 @@ def _may_hold(context: Context, found: Patterns) -> bool:
                 return True
     if all(value is None or isinstance(value, bool) for value in values):  # nearly always
         return False
-    return found.may_be_in_json(json.dumps(values, ensure_ascii=False, default=str))
+    written = json.dumps(values, ensure_ascii=False, default=str)
+    if len(written) > control_tokens.LONG_JSON:  # whose search costs more than that of its texts
+        return any(map(found.may_be_in, set(_strings(values))))
+    return found.may_be_in_json(written)
 
 
 def _part_texts(content: list[dict[str, str]] | None) -> list[str] | None:

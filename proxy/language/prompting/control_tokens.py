@@ -133,8 +133,8 @@ class Patterns:
         return self.may_continue_a_token(stripped) or self.may_begin_a_token(stripped)
 
     def may_be_in_json(self, written: str) -> bool:
-        """Like `may_be_in`, for every string of a JSON text. Always true for long JSON."""
-        if len(written) > LONG_JSON or not self._is_same_in_json:
+        """Like `may_be_in`, for every string of a JSON text."""
+        if not self._is_same_in_json:
             return True
         if self._start.search(written):
             return True
