@@ -18,6 +18,7 @@ from pydantic import model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from proxy.settings.callers import Callers, Identities
+from proxy.settings.files import Batches
 from proxy.settings.listening import Listening, Tls
 from proxy.settings.requests import (
     Answers,
@@ -117,6 +118,7 @@ class Settings(
     RequestSize,
     Idempotency,
     KeptResponses,
+    Batches,
     Storage,
     Recording,
     Logs,
