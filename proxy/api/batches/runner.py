@@ -227,7 +227,9 @@ class BatchRunner:
             return True
         if (index := await store.index(batch)) is None:
             async with self._claimed(run, -1) as is_mine:
-                return is_mine and await self._check(run)
+                index = await self._check(run) if is_mine else None
+            if index is None:
+                return is_mine
         await self._run_chunks(run, index)
         done = await store.done(batch)
         if len(done) < len(index.chunks):
@@ -239,8 +241,8 @@ class BatchRunner:
 
     # the input
 
-    async def _check(self, run: Run) -> bool:
-        """Makes the index, or ends the batch as failed, and returns whether it did that."""
+    async def _check(self, run: Run) -> Index | None:
+        """Makes the index; None: it has ended the batch as failed."""
         batch, limits = run.batch, self._files.limits
         offsets: list[int] = []
         seen: set[bytes] = set()
@@ -279,13 +281,13 @@ class BatchRunner:
                 break
             if len(faults) >= MOST_FAULTS:
                 break
-        if not offsets:
+        if not offsets and not faults:
             fault(None, Fault("empty_file", "The input file has no requests."))
         if faults:
             listed = {"object": "list", "data": faults[:MOST_FAULTS]}
             body = batch.body("failed", times={"failed": int(time.time())}, errors=listed)
             await self._store.end(batch, body)
-            return True
+            return None
         index = Index(
             at=int(time.time()),
             lines=len(offsets),
@@ -294,7 +296,7 @@ class BatchRunner:
             chunks=_chunks(offsets, size),
         )
         await self._store.keep_index(batch, index)
-        return False
+        return index
 
     async def _blocks(self, batch: Opened) -> AsyncIterator[bytes]:
         """The input in blocks of whole lines, a long one alone; one that is too long ends it."""
