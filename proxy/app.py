@@ -31,6 +31,7 @@ from proxy.access.store import open_store
 from proxy.api import live_routes, log_level_routes, monitoring, page_routes, recent_routes
 from proxy.api.anthropic import messages_routes
 from proxy.api.batches import batch_routes
+from proxy.api.batches.batch_input import BatchInput
 from proxy.api.batches.batch_store import BatchStore
 from proxy.api.batches.files import Files, Owner
 from proxy.api.batches.runner import BatchRunner
@@ -360,10 +361,14 @@ def compose(
             _streams(redis, "batches", StreamLimits(keep_s=0, kept_bytes=0)),
             lambda *request: app(*request),
             usage,
-            sandbox,
+            BatchInput(
+                objects,
+                sandbox,
+                most_bytes=settings.max_request_bytes,
+                most_lines=settings.max_batch_lines,
+            ),
             metrics.batches,
             at_once=partial(_batch_lines, scheduler),
-            most_bytes=settings.max_request_bytes,
         )
         owner = Owner(settings.has_one_caller)
         routers += batch_routes.routes(files, batch_store, batches, owner, bodies=bodies)

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TypeVar
 
 import orjson
 import structlog
@@ -18,21 +17,19 @@ from typing_extensions import Self
 from proxy import background
 from proxy.api import errors
 from proxy.api.batches import lines
+from proxy.api.batches.batch_input import BatchInput
 from proxy.api.batches.batch_store import PREFIX, TENANTS, BatchStore, Index, Opened, added
 from proxy.api.batches.files import DAY_S, Files, created_s, new_id
-from proxy.api.batches.lines import HEAD_BYTES, Answer, Fault, Line
-from proxy.api.http import json_shape
+from proxy.api.batches.lines import HEAD_BYTES, Answer, Line
 from proxy.api.http.authentication import KNOWN_CALLER
 from proxy.api.openai.field_types import Json
 from proxy.domain.batch_line import BatchLine, current_line
 from proxy.domain.errors import (
     ErrorCode,
-    RateLimited,
     StoreUnavailable,
     unsupported,
 )
 from proxy.domain.identity import current_caller
-from proxy.domain.sandbox import Sandbox, TooCostly
 from proxy.domain.usage import UsageStore
 from proxy.state.answer import digest
 from proxy.state.streams import Claim, StreamKey, StreamStore, StreamsUnavailable
@@ -44,10 +41,6 @@ LOOK_S = 2.0
 BEAT_S = 2.5
 SWEEP_S = 3_600.0
 MOST_BATCHES = 32  # that this process runs at once
-MOST_CHUNKS = 64  # of a batch, unless they had too many lines
-CHUNK_LINES, CHUNK_BYTES = 64, 4_000_000
-BLOCK_BYTES = 65_536  # of lines that are checked at once
-MOST_FAULTS = 100
 MOST_TRIES = 5  # of a line whose generation fails with an error of ours
 PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 READ_AT_ONCE = 8
@@ -57,7 +50,6 @@ EXPIRED = {
 }
 NO_STREAM = unsupported("A request of a batch has no stream and no background.", param="stream")
 AWAY = (StoreUnavailable, StreamsUnavailable)
-T = TypeVar("T")
 
 
 class Stopped(Exception):
@@ -88,7 +80,6 @@ class BatchRunner:
     """`async with` runs them; then all claims are given up.
 
     app: answers a line as it answers a request. at_once: how many lines may run in this process.
-    rate: of a model's price. most_bytes, most_lines: of a line; of a batch.
     """
 
     def __init__(
@@ -98,21 +89,19 @@ class BatchRunner:
         claims: StreamStore,
         app: ASGIApp,
         usage: UsageStore | None,
-        sandbox: Sandbox,
+        input: BatchInput,
         metrics: BatchMetrics,
         *,
         at_once: Callable[[], int],
-        most_bytes: int,
     ) -> None:
         self._store = store
         self._files = files
         self._claims = claims
         self._app = app
         self._usage = usage
-        self._sandbox = sandbox
+        self._input = input
         self._metrics = metrics
         self._at_once = at_once
-        self._most_bytes = most_bytes
         self._runs: dict[str, tuple[Run, asyncio.Task[None]]] = {}
         self._busy = 0
         self._freed = asyncio.Event()
@@ -227,9 +216,13 @@ class BatchRunner:
             return True
         if (index := await store.index(batch)) is None:
             async with self._claimed(run, -1) as is_mine:
-                index = await self._check(run) if is_mine else None
-            if index is None:
-                return is_mine
+                if not is_mine:
+                    return False
+                checked = await self._input.check(batch)
+                if isinstance(checked, list):
+                    await self._fail(batch, checked)
+                    return True
+                index = await store.keep_index(batch, checked)
         await self._run_chunks(run, index)
         done = await store.done(batch)
         if len(done) < len(index.chunks):
@@ -239,97 +232,10 @@ class BatchRunner:
                 await self._finish(run, index)
             return is_mine
 
-    # the input
-
-    async def _check(self, run: Run) -> Index | None:
-        """Makes the index; None: it has ended the batch as failed."""
-        batch, limits = run.batch, self._files.limits
-        offsets: list[int] = []
-        seen: set[bytes] = set()
-        models: set[str | None] = set()
-        faults: list[Json] = []
-
-        def fault(line: int | None, found: Fault) -> None:
-            shown = {"code": found.code, "line": line, "message": found.message}
-            faults.append({**shown, "param": found.param})
-
-        size = number = 0
-        async for block in self._blocks(batch):
-            found = [*lines.requests_of(block)]
-            places = [number + block.count(b"\n", 0, at) + 1 for at, _ in found]
-            if len(found[-1][1] if found else b"") > self._most_bytes:
-                why = f"This line is longer than {self._most_bytes} bytes (MAX_REQUEST_SIZE_MB)."
-                fault(places[-1], Fault("line_too_long", why))
-                break
-            texts = [text for _, text in found]
-            checks = await self._parsed(batch, lines.checked, texts)
-            for line, check in zip(places, checks, strict=True):
-                if isinstance(check, Fault):
-                    fault(line, check)
-                elif check[0] in seen:
-                    why = "The custom_id of this request is that of another request, too."
-                    fault(line, Fault("duplicate_custom_id", why, "custom_id"))
-                else:
-                    seen.add(check[0])
-                    models.add(check[1])
-            offsets += [size + at for at, _ in found]
-            size += len(block)
-            number += block.count(b"\n")
-            if len(offsets) > limits.max_batch_lines:
-                why = f"A batch has at most {limits.max_batch_lines} requests (MAX_BATCH_LINES)."
-                fault(None, Fault("too_many_requests", why))
-                break
-            if len(faults) >= MOST_FAULTS:
-                break
-        if not offsets and not faults:
-            fault(None, Fault("empty_file", "The input file has no requests."))
-        if faults:
-            listed = {"object": "list", "data": faults[:MOST_FAULTS]}
-            body = batch.body("failed", times={"failed": int(time.time())}, errors=listed)
-            await self._store.end(batch, body)
-            return None
-        index = Index(
-            at=int(time.time()),
-            lines=len(offsets),
-            model=models.pop() if len(models) == 1 else None,
-            size=size,
-            chunks=_chunks(offsets, size),
-        )
-        await self._store.keep_index(batch, index)
-        return index
-
-    async def _blocks(self, batch: Opened) -> AsyncIterator[bytes]:
-        """The input in blocks of whole lines, a long one alone; one that is too long ends it."""
-        data = b""
-        async for piece in self._store.objects.pieces(f"{batch.work}/input"):
-            data += piece
-            while len(data) >= BLOCK_BYTES:
-                end = data.rfind(b"\n", 0, BLOCK_BYTES) + 1 or data.find(b"\n") + 1
-                if not end:
-                    break
-                yield data[:end]
-                data = data[end:]
-            if len(data) > max(self._most_bytes, BLOCK_BYTES):
-                break
-        if data:
-            yield data
-
-    async def _parsed(
-        self, batch: Opened, parse: Callable[[Sequence[bytes], str], list[T]], texts: list[bytes]
-    ) -> list[T | Fault]:
-        """Raises StoreUnavailable: the sandbox has no room now."""
-        found: list[T | Fault] = []
-        if all(map(json_shape.is_cheap, texts)):
-            found += await asyncio.to_thread(parse, texts, batch.endpoint)
-            return found
-        for text in texts:
-            try:
-                found += await self._sandbox.run(batch.caller_name, parse, [text], batch.endpoint)
-            except TooCostly as error:
-                found.append(Fault("invalid_json_line", f"This line cannot be read: {error}."))
-            except RateLimited as error:
-                raise StoreUnavailable(detail=error.message) from error
-        return found
+    async def _fail(self, batch: Opened, faults: Sequence[Json]) -> None:
+        listed = {"object": "list", "data": faults}
+        times = {"failed": int(time.time())}
+        await self._store.end(batch, batch.body("failed", times=times, errors=listed))
 
     # the lines
 
@@ -441,7 +347,7 @@ class BatchRunner:
         current_line.set(charged)
         is_kept = False
         try:
-            (line,) = await self._parsed(batch, lines.read, [text])
+            (line,) = await self._input.parsed(batch, lines.read, [text])
             if not isinstance(line, Line):  # the index says that it is one
                 raise ValueError(f"{batch.id}: {line.message}")
             id = f"batch_req_{sha256(f'{batch.id}:{number}'.encode()).hexdigest()[:24]}"
@@ -615,15 +521,6 @@ async def _all(tasks: Sequence[asyncio.Task[None]]) -> None:
     for found in await asyncio.gather(*tasks, return_exceptions=True):
         if found is not None:
             raise found
-
-
-def _chunks(offsets: Sequence[int], size: int) -> list[tuple[int, int]]:
-    most = min(max(-(-len(offsets) // MOST_CHUNKS), 1), CHUNK_LINES)
-    found: list[tuple[int, int]] = []
-    for number, (offset, end) in enumerate(zip(offsets, [*offsets[1:], size], strict=True)):
-        if not found or number - found[-1][0] >= most or end - found[-1][1] > CHUNK_BYTES:
-            found.append((number, offset))
-    return found
 
 
 def _comes_again(status: int, body: bytes) -> bool:

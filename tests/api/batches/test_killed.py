@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from proxy.api.batches import runner as module
+from proxy.api.batches.batch_input import BatchInput
 from proxy.api.batches.batch_store import BatchStore, Opened, new_batch_id
 from proxy.api.batches.files import Files, new_id
 from proxy.api.batches.runner import BatchRunner
@@ -102,10 +103,9 @@ async def process(objects, usage, engine, claims=None):
         claims or MemoryStreams(LIMITS),
         engine,
         usage,
-        InProcess(),
+        BatchInput(objects, InProcess(), most_bytes=1000, most_lines=1000),
         Metrics().batches,
         at_once=lambda: 3,
-        most_bytes=1000,
     )
     async with made:
         yield made
