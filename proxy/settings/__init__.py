@@ -18,7 +18,6 @@ from pydantic import model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from proxy.settings.callers import Callers, Identities
-from proxy.settings.files import Batches
 from proxy.settings.listening import Listening, Tls
 from proxy.settings.requests import (
     Answers,
@@ -27,6 +26,7 @@ from proxy.settings.requests import (
     Times,
 )
 from proxy.settings.state import (
+    Batches,
     CallersLimits,
     Idempotency,
     KeptResponses,

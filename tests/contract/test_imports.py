@@ -62,6 +62,7 @@ ONLY_IN = {
     "os": (
         "build_engines",
         "proxy.settings",
+        "proxy.state.objects",
         "proxy.server",
         "proxy.operate",
         "proxy.cli",

@@ -1,4 +1,4 @@
-"""The input of a batch: whether it is valid, and where its lines are. It is never held as a whole."""
+"""The input of a batch: whether it is valid, and where its lines are. It is read in blocks."""
 
 from __future__ import annotations
 

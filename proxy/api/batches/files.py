@@ -15,7 +15,7 @@ import orjson
 from proxy.api.openai.field_types import Json
 from proxy.domain.errors import ErrorCode, RateLimited, RequestError, echoed
 from proxy.domain.identity import TENANT_NAME, current_caller
-from proxy.settings.files import Batches as Limits
+from proxy.settings.state import Batches as Limits
 from proxy.state.objects import Objects
 
 DAY_S = 86_400

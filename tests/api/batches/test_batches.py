@@ -1,4 +1,4 @@
-"""/v1/files and /v1/batches through OpenAI's SDK as it is: answers, errors, limits, whose they are."""
+"""/v1/files and /v1/batches through OpenAI's SDK: answers, errors, limits, whose they are."""
 
 from __future__ import annotations
 
