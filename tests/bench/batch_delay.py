@@ -14,6 +14,7 @@ import random
 import sys
 import time
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import httpx
 
@@ -69,6 +70,15 @@ async def begin(client: httpx.AsyncClient) -> str:
     return (await client.post("/v1/batches", json=asked)).json()["id"]
 
 
+async def ended(client: httpx.AsyncClient, batch: str) -> dict[str, Any]:
+    for _ in range(600):
+        found = (await client.get(f"/v1/batches/{batch}")).json()
+        if found["status"] in ("cancelled", "completed"):
+            return found
+        await asyncio.sleep(0.1)
+    raise TimeoutError(found)
+
+
 async def measure(url: str, key: str, seconds: float, rounds: int) -> None:
     tenant = LoadedTenant(name="full", streams=ROWS, lengths=(TOKENS,), key=key)
     full = await rate(url, tenant, seconds)
@@ -84,11 +94,7 @@ async def measure(url: str, key: str, seconds: float, rounds: int) -> None:
             await asyncio.sleep(1)
             beside += await window(client, LOAD * full, seconds, seed)
             await client.post(f"/v1/batches/{batch}/cancel")
-            while (found := (await client.get(f"/v1/batches/{batch}")).json())["status"] not in (
-                "cancelled",
-                "completed",
-            ):
-                await asyncio.sleep(0.1)
+            found = await ended(client, batch)
             lines += found["request_counts"]["completed"]
     sys.stdout.write(f"all rows in use: {full:.1f} answers/s; load {LOAD * full:.1f}/s\n")
     for name, found in (("alone", alone), ("beside a batch", beside)):
@@ -104,4 +110,5 @@ def main(seconds: float, rounds: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*(kind(each) for kind, each in zip((float, int), [*sys.argv[1:], "20", "3"][:2])))
+    given = sys.argv[1:] + ["20", "3"][len(sys.argv) - 1 :]
+    main(float(given[0]), int(given[1]))

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import openai
-import pytest
 
 from tests.fixtures.redis_server import needs_redis, running
 from tests.fixtures.running import Start

@@ -140,8 +140,11 @@ async def opened(folder: Path, count: int) -> Opened:
 
 async def ended(folder: Path, batch: Opened) -> None:
     objects = FolderObjects(folder)
-    while await objects.read(batch.mark) is not None:
+    for _ in range(10_000):
+        if await objects.read(batch.mark) is None:
+            return
         await asyncio.sleep(0.01)
+    raise TimeoutError
 
 
 async def check(folder: Path, batch: Opened, usage: KeptUsage, count: int) -> None:

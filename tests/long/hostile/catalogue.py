@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.long.hostile import (
     admin_attacks,
+    batch_attacks,
     body_attacks,
     choice_attacks,
     connection_attacks,
@@ -25,6 +26,7 @@ GROUPS = {
     "messages": message_attacks.ATTACKS,
     "responses": response_attacks.ATTACKS,
     "pooled": pooled_attacks.ATTACKS,
+    "batches": batch_attacks.ATTACKS,
     "routes": route_attacks.ATTACKS,
     "connections": connection_attacks.ATTACKS,
     "keys": key_attacks.ATTACKS,
