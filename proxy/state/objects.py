@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +15,7 @@ from proxy.domain.errors import StoreUnavailable
 
 PIECE_BYTES = 65_536
 UNFINISHED = ".unfinished"  # a folder of writes that are not complete
+LEFT_S = 86_400
 AWAY = "Files and batches cannot be read or written at present. Try again later."
 Found = tuple[str, int]
 Arguments = ParamSpec("Arguments")
@@ -73,6 +75,7 @@ class FolderObjects:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._is_tidy = False  # of what killed processes have left
 
     async def create(self, path: str, data: bytes) -> bool:
         return await threaded(self._create, path, data)
@@ -112,6 +115,11 @@ class FolderObjects:
         folder = self._root / UNFINISHED
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.mkdir(exist_ok=True)
+        if not self._is_tidy:
+            self._is_tidy = True
+            for left in folder.iterdir():
+                if left.stat().st_mtime < time.time() - LEFT_S:
+                    left.unlink(missing_ok=True)
         return folder / token_hex(16)
 
     def _create(self, path: str, data: bytes) -> bool:

@@ -32,7 +32,7 @@ def line(number: int) -> str:
 
 
 def admin_key(proxy: Stack, store: Path) -> str:
-    made = eventually_file(store.with_name(f"{store.name}.admin-key"))
+    made = eventually_file(store.with_suffix(".admin-key"))
     admin = {"authorization": f"Bearer {made}"}
     PLAIN.post(f"{proxy.url}/admin/v1/tenants", json={"name": "acme"}, headers=admin)
     scopes = {"tenant": "acme", "name": "k", "scopes": ["batches", "completions", "models"]}
