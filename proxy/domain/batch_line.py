@@ -24,9 +24,10 @@ class Charge(Protocol):
 
 @dataclass(slots=True, eq=False)
 class BatchLine:
-    """rate: of the model's price. charge: of its generation, once that has ended."""
+    """rate: of the model's price. timeout_s: of its generation. charge: once that has ended."""
 
     rate: float
+    timeout_s: float
     charge: Charge | None = None
 
 

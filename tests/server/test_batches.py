@@ -95,10 +95,13 @@ def run_killed(
             time.sleep(draw.uniform(0, 1.5))
             kill(draw)
             killed += 1
-        last = client()
-        eventually(lambda: last.batches.retrieve(batch.id).status in ENDED, HANG_S, "it ends")
+        until_it_ends(client(), batch.id)
         ended += 1
-        checked(last, batch.id, ended, store)
+        checked(client(), batch.id, ended, store)
+
+
+def until_it_ends(client: openai.OpenAI, batch_id: str) -> None:
+    eventually(lambda: client.batches.retrieve(batch_id).status in ENDED, HANG_S, "the batch ends")
 
 
 def settings_of(folder: Path, **more: object) -> dict[str, object]:

@@ -342,7 +342,9 @@ class BatchRunner:
 
     async def _line(self, run: Run, chunk: int, number: int, text: bytes) -> None:
         """One line, with a place that was taken for it."""
-        batch, charged = run.batch, BatchLine(self._files.limits.batch_rate)
+        batch = run.batch
+        left_s = max(batch.expires_at - time.time(), 1.0)
+        charged = BatchLine(self._files.limits.batch_rate, left_s)
         current_caller.set(batch.caller)
         current_line.set(charged)
         is_kept = False
