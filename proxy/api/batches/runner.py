@@ -284,7 +284,9 @@ class BatchRunner:
         async with self._claimed(run, chunk) as is_mine:
             if not is_mine:
                 return
-            if self._claims.is_shared and chunk in await self._store.done(batch):
+            if self._claims.is_shared and (
+                chunk in await self._store.done(batch) or await self._store.ended(batch) is not None
+            ):
                 return  # another process had it until now
             data = await objects.read(f"{batch.work}/input", *index.span(chunk))
             if data is None:
@@ -390,8 +392,8 @@ class BatchRunner:
             if run.stopped.is_set():
                 raise Stopped
             status, body = await self._asked(run, request_id, line.body)
-            has_run = charged.charge is not None
-            tries += has_run and status >= 500
+            # one that is refused before it runs waits for a model that is away
+            tries += status == 500 or (charged.charge is not None and status > 500)
             if not _comes_again(status, body) or tries >= MOST_TRIES:
                 row = None if charged.charge is None else await charged.charge.row()
                 said = lines.text(
