@@ -136,9 +136,15 @@ def assert_each_line_once(start: Start, stack: Stack, folder: Path, kills: int) 
                 return
             proxies[victim].stop(signal.SIGKILL)
             proxies[victim] = proxy()
-            proxies[victim].wait_ready()
 
-        run_killed(kill, lambda: proxies[0].url, proxies[0], folder / "store.db", kills)
+        def ready() -> list[Stack]:
+            return [each for each in proxies if each.is_ready()]
+
+        def url() -> str:
+            eventually(ready, 60, "a proxy is ready")
+            return ready()[0].url
+
+        run_killed(kill, url, proxies[0], folder / "store.db", kills)
         for each in proxies:
             each.stop()
 

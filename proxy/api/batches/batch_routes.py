@@ -37,7 +37,7 @@ from proxy.api.openapi.responses import BODY, answers
 from proxy.domain.errors import ErrorCode, InvalidRequest, RequestError, echoed
 from proxy.domain.identity import Scope, current_caller
 
-UPLOADS = 16  # at once; a quarter of one tenant
+UPLOADS = 32  # at once; a quarter of one tenant
 FIELD_BYTES = 4_096
 FORM_BYTES = 65_536  # of an upload, besides the file
 LONGEST_NAME = 255

@@ -73,12 +73,12 @@ def run(content: Callable[[], bytes], seconds: float = 5.0, count: int = 1) -> S
 
 
 def looks(target: Target) -> list[Reply]:
-    """Lists, batches and contents, 600 times each."""
+    """Lists, batches and contents, 200 times each."""
     file = answered(uploaded(target, line(0) * 2_000)).get("id", STRANGER)
     batch = answered(created(target, line(0))[0]).get("id", "batch_x")
     paths = (FILES, f"{FILES}?limit=1", BATCHES, f"{BATCHES}?limit=100", f"{BATCHES}/{batch}")
     paths += (f"{FILES}/{file}", f"{FILES}/{file}/content", f"{FILES}?after={'x' * 6_000}")
-    return many(target, [get(target, path) for path in paths] * 600, 100)
+    return many(target, [get(target, path) for path in paths] * 200, 100)
 
 
 def races(target: Target) -> list[Reply]:
@@ -152,7 +152,7 @@ ATTACKS = [
         attacks=RUN,
     ),
     Attack(
-        "batches: a line of 600,000 objects",
+        "batches: a line of 400,000 objects",
         run(lambda: line(0, stop=[{}] * 400_000)),
         cpu_s=3,
         attacks=RUN,
@@ -167,9 +167,9 @@ ATTACKS = [
         attacks=RUN,
     ),
     Attack(
-        "batches: 4,800 looks",
+        "batches: 1,600 looks",
         looks,
-        connections=4_800,
+        connections=1_600,
         answers=ANYTHING,
         wall_s=60,
         cpu_s=20,
