@@ -20,6 +20,7 @@ from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.key_source import PEPPER, KeysInMemory
 from tests.doubles.usage import KeptUsage
 from tests.fixtures.application import application
+from tests.fixtures.own_document import OwnDocument
 from tests.fixtures.stack import eventually
 
 CHAT = "/v1/chat/completions"
@@ -470,3 +471,32 @@ def test_answers_are_those_of_the_sdks_types(sdk):
     assert set(client.http.get(f"/v1/files/{file.id}").json()) == set(type(file).model_fields) - {
         "status_details"
     }
+
+
+def test_every_answer_is_one_that_the_own_document_describes(sdk):
+    client = sdk()
+    http, own = client.http, OwnDocument.of(client.http, __name__)
+    batch = end_of(client, begin(client, lines(HI, {"model": "no"})))
+    file = batch.output_file_id
+    form = {"files": FILE, "data": {"purpose": "batch"}}
+    asked = {"input_file_id": batch.input_file_id, "endpoint": CHAT, "completion_window": "24h"}
+    unknown = {"file_id": "file-x", "batch_id": "batch_x"}
+    for path, method, more in (
+        ("/v1/files", "post", form),
+        ("/v1/files", "post", {"json": {}}),
+        ("/v1/files", "get", {"params": {"limit": 1}}),
+        ("/v1/files", "get", {"params": {"limit": 0}}),
+        ("/v1/files/{file_id}", "get", {}),
+        ("/v1/files/{file_id}/content", "get", {}),
+        ("/v1/files/{file_id}", "delete", {}),
+        ("/v1/batches", "post", {"json": asked}),
+        ("/v1/batches", "post", {"json": {}}),
+        ("/v1/batches", "get", {}),
+        ("/v1/batches/{batch_id}", "get", {}),
+        ("/v1/batches/{batch_id}/cancel", "post", {}),
+    ):
+        operation = own.document["paths"][path][method]
+        named = path.format(file_id=file, batch_id=batch.id)
+        own.judge(operation, http.request(method, named, **more))
+        if "{" in path:
+            own.judge(operation, http.request(method, path.format(**unknown), **more))
