@@ -207,7 +207,7 @@ def test_cancel_keeps_what_is_done(sdk):
 
 def test_a_batch_that_expires_says_so_for_each_line_that_is_left(sdk, monkeypatch):
     monkeypatch.setattr(batch_store, "WINDOW_S", 1)
-    client = sdk(ScriptedEngine(deltas("ok"), hangs=True))
+    client = sdk(ScriptedEngine(deltas("ok", None), hangs=True))
     batch = end_of(client, begin(client, lines(HI, HI)))
     assert (batch.status, batch.request_counts.failed) == ("expired", 2)
     found = content(client, batch.error_file_id)
@@ -359,7 +359,7 @@ def test_files_expire(sdk, monkeypatch):
     ],
 )
 def test_limits_refuse_by_name(sdk, settings, ask, status, code):
-    root = sdk(ScriptedEngine(deltas("ok"), hangs=True), **settings)
+    root = sdk(ScriptedEngine(deltas("ok", None), hangs=True), **settings)
     client = root.with_options(max_retries=0)
     before = len([*client.files.list()])
     with pytest.raises(openai.APIStatusError) as error:
