@@ -194,9 +194,10 @@ class BatchStore:
         return None if found is None else _INDEX.validate_json(found)
 
     async def keep_index(self, batch: Opened, index: Index) -> Index:
-        """One that was kept before is the same, but for the time."""
-        await self.objects.create(f"{batch.work}/index", _INDEX.dump_json(index))
-        return index
+        """The one that was kept first: another release may make other chunks."""
+        if await self.objects.create(f"{batch.work}/index", _INDEX.dump_json(index)):
+            return index
+        return await self.index(batch) or index
 
     async def done(self, batch: Opened) -> dict[int, tuple[int, int]]:
         """The completed and failed lines of each chunk that is over."""
