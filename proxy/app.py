@@ -8,6 +8,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
@@ -29,6 +30,11 @@ from proxy.access.start_gate import StartGate
 from proxy.access.store import open_store
 from proxy.api import live_routes, log_level_routes, monitoring, page_routes, recent_routes
 from proxy.api.anthropic import messages_routes
+from proxy.api.batches import batch_routes
+from proxy.api.batches.batch_input import BatchInput
+from proxy.api.batches.batch_store import BatchStore
+from proxy.api.batches.files import Files, Owner
+from proxy.api.batches.runner import BatchRunner
 from proxy.api.decisions import decisions_routes
 from proxy.api.http import route_scopes
 from proxy.api.http.answer import Answers
@@ -90,6 +96,7 @@ from proxy.state.answer import KEPT_PART, AnswerLimits, held_bytes, within
 from proxy.state.memory_meters import InProcessLedger
 from proxy.state.memory_streams import MemoryStreams
 from proxy.state.meters import Ledger, OutageMode
+from proxy.state.objects import FolderObjects, Objects
 from proxy.state.relay import Relay
 from proxy.state.streams import StreamLimits, StreamStore
 from proxy.telemetry import logs
@@ -104,6 +111,9 @@ if TYPE_CHECKING:
     from proxy.access.store.store import Store
     from proxy.state.redis_connection import RedisConnection
     from proxy.telemetry.traces.tracing import Tracing
+
+
+MOST_BATCH_LINES = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,6 +353,27 @@ def compose(
         plain_routes.routes(answers, registry, bodies=bodies),
         tokens_routes.routes(service, called_tokenizer, registry, field_limits, bodies=bodies),
     ]
+    batches = None
+    if (objects := _objects(settings)) is not None:
+        files = Files(objects, settings)
+        batch_store = BatchStore(objects, most_open=settings.max_open_batches)
+        batches = BatchRunner(
+            batch_store,
+            files,
+            _streams(redis, "batches", StreamLimits(keep_s=0, kept_bytes=0)),
+            lambda *request: app(*request),
+            usage,
+            BatchInput(
+                objects,
+                sandbox,
+                most_bytes=settings.max_request_bytes,
+                most_lines=settings.max_batch_lines,
+            ),
+            metrics.batches,
+            at_once=partial(_batch_lines, scheduler),
+        )
+        owner = Owner(settings.has_one_caller)
+        routers += batch_routes.routes(files, batch_store, batches, owner, bodies=bodies)
     if store is not None:
         from proxy.api.admin import admin_routes  # imports the store's libraries
 
@@ -412,6 +443,7 @@ def compose(
                 capacities,
                 shadows,
                 in_background,
+                batches,
             ):
                 if each is not None:
                     await stack.enter_async_context(each)
@@ -532,6 +564,36 @@ def _streams(redis: RedisConnection | None, kind: str, limits: StreamLimits) -> 
     from proxy.state.redis_streams import RedisStreams
 
     return RedisStreams(redis, kind, limits)
+
+
+def _objects(settings: Settings) -> Objects | None:
+    """Where files and batches are kept, if anywhere.
+
+    Raises:
+        LaunchError: FILES_URL names no store, or its library is not installed.
+    """
+    if not (url := settings.files_url):
+        return None
+    if "://" not in url:
+        return FolderObjects(Path(url))
+    try:
+        from proxy.state.remote_objects import RemoteObjects
+
+        return RemoteObjects(url)
+    except ValueError as error:
+        raise LaunchError(f"FILES_URL is wrong: {error}") from None
+    except ModuleNotFoundError as error:
+        raise LaunchError(
+            f"FILES_URL names a store, which needs {error.name}: pip install 'triton-openai[files]'"
+        ) from None
+
+
+def _batch_lines(scheduler: Scheduler) -> int:
+    """How many lines of batches run at once: as many as there are rows. Those that no row is idle
+    for wait in the queue, behind everybody.
+    """
+    rows = sum(state.capacity or 0 for state in scheduler.states())
+    return min(max(rows, 1), MOST_BATCH_LINES)
 
 
 def _journal(settings: Settings, metrics: Metrics) -> Journal | None:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
+from proxy.domain.batch_line import current_line
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import SERVER_LIMIT, ErrorCode, InvalidRequest, RateLimited, unsupported
 from proxy.domain.identity import current_caller
@@ -173,6 +174,7 @@ class ModelConcurrency:
 
     def permits(self, card: ModelCard, request: GenerationRequest) -> AbstractContextManager[None]:
         """Holds the request's permits of the model, and of all models, for the body of the `with`.
+        Lines of batches take none of all models: they may not push others out.
 
         Raises as ConcurrencyLimit.permits does.
         """
@@ -181,13 +183,17 @@ class ModelConcurrency:
             return self._held(card, count)
         if count > self._per_row:
             self._of(card, count).check_possible(count)
-        return NOTHING_HELD if self._all is None else self._all.permits(count)
+        return self._held_of_all(count)
 
     @contextmanager
     def _held(self, card: ModelCard, count: int) -> Iterator[None]:
-        of_all = NOTHING_HELD if self._all is None else self._all.permits(count)
-        with self._of(card, count).permits(count), of_all:
+        with self._of(card, count).permits(count), self._held_of_all(count):
             yield
+
+    def _held_of_all(self, count: int) -> AbstractContextManager[None]:
+        if self._all is None or current_line.get() is not None:
+            return NOTHING_HELD
+        return self._all.permits(count)
 
     def _of(self, card: ModelCard, count: int) -> ConcurrencyLimit:
         """A LoRA adapter shares the limit of its model, because it shares the engine's rows."""

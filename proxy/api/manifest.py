@@ -20,6 +20,7 @@ class Open(Enum):
 
 
 Need = Scope | Open
+COUNTED = (Scope.TOKENS, Scope.MODELS, Scope.KSERVE, Scope.BATCHES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,7 @@ class Route:
         """Whether its requests generate nothing, so that the application counts them in the limits
         on requests. Generations are counted by the service, which knows what they cost.
         """
-        return self.only_reads or self.need in (Scope.TOKENS, Scope.MODELS, Scope.KSERVE)
+        return self.only_reads or self.need in COUNTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from proxy.domain.request import PromptLimit, Sampling, TextPrompt, TokenPrompt
 from proxy.domain.request_limits import smaller
 
 HIGHEST_PRIORITY = 2**31 - 1
+LOWEST_PRIORITY = -HIGHEST_PRIORITY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

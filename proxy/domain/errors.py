@@ -88,6 +88,8 @@ class ErrorCode(str, Enum):
     DEPLOYMENT_NOT_FOUND = "deployment_not_found", 404
     REQUEST_NOT_FOUND = "request_not_found", 404
     RESPONSE_NOT_FOUND = "response_not_found", 404
+    FILE_NOT_FOUND = "file_not_found", 404
+    BATCH_NOT_FOUND = "batch_not_found", 404
     UNKNOWN_URL = "unknown_url", 404
     METHOD_NOT_ALLOWED = "method_not_allowed", 405
     TENANT_EXISTS = "tenant_exists", 409

@@ -23,6 +23,7 @@ class Scope(str, Enum):
     ADMIN = "admin"
     METRICS = "metrics"
     KSERVE = "kserve"
+    BATCHES = "batches"
 
 
 ALL_SCOPES = frozenset(Scope)

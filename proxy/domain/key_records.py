@@ -79,7 +79,7 @@ class KeyRecord:
             example=SCOPES,
             flag="--scope",
             help="May be repeated: chat, completions, embeddings, tokens, models, metrics, kserve, "
-            "admin. Default: the first five.",
+            "batches, admin. Default: the first five.",
         ),
     ]
     models: Annotated[

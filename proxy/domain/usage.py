@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -42,6 +43,12 @@ class UsageStore(Protocol):
 
     def add(self, row: UsageRow) -> None:
         """Takes a row without waiting: it is called while a request ends."""
+
+    async def add_once(self, name: str, rows: Sequence[UsageRow]) -> None:
+        """Adds all of them, unless it has done so under this name within the last week.
+
+        Raises StoreUnavailable: call it again.
+        """
 
     async def spent(
         self, *, tenant: str, key_id: str | None, model: str | None, since: datetime

@@ -16,6 +16,7 @@ from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.access.request_size import apply_model_limits, check_copies, limit_log_probs
 from proxy.access.start_gate import StartGate
 from proxy.domain import plain_spans
+from proxy.domain.batch_line import current_line
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import ErrorCode, InvalidRequest, unsupported
 from proxy.domain.identity import current_caller
@@ -318,7 +319,7 @@ class Preparation:
             token_ids=request.prompt.ids if isinstance(request.prompt, TokenPrompt) else None,
             add_special_tokens=adds_special_tokens(request, card),
             max_tokens=request.max_tokens,
-            timeout_s=min(self._timeout_s, card.limits.timeout_s or math.inf),
+            timeout_s=self._timeout_of(card),
             sampling=request.sampling.with_defaults(card.sampling),
             constraint=answer_format.guide(text or "", spans),
             prompt_limit=request.prompt_limit,
@@ -340,6 +341,11 @@ class Preparation:
             _check_dimensions(engine_request, card.facts.pooling, card)
         _check_token_ids(engine_request, card)
         return engine_request
+
+    def _timeout_of(self, card: ModelCard) -> float:
+        if (line := current_line.get()) is not None:
+            return line.timeout_s  # it waits for idle rows, and may lose its own many times
+        return min(self._timeout_s, card.limits.timeout_s or math.inf)
 
 
 def _cache_owner(request: GenerationRequest) -> str:

@@ -18,7 +18,7 @@ import structlog
 from typing_extensions import Self
 
 from proxy import background
-from proxy.domain.engine import Engine, EngineRequest
+from proxy.domain.engine import LOWEST_PRIORITY, Engine, EngineRequest
 from proxy.domain.errors import ModelUnavailable, RateLimited
 from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason, TokenDelta
@@ -27,7 +27,6 @@ from proxy.models.registry import Registry
 from proxy.telemetry.metrics import ShadowOutcome, ShadowResult
 
 MAX_COPIES = 8  # running at once; one more is dropped
-LOWEST_PRIORITY = -(2**31) + 1
 TENANT = "(shadow)"  # no real tenant pays for copies
 NO_SCHEDULER = FreeScheduler()
 logger = structlog.get_logger()

@@ -39,17 +39,20 @@ T = TypeVar("T")
 
 
 def settled(settings: Settings) -> Settings:
-    """Fills in STORE_URL, where there is a pepper: the same for every command and folder.
+    """Fills in FILES_URL, and STORE_URL where there is a pepper: the same for every command and
+    folder. Several proxies do not share a folder by chance.
 
     settings: with `artifacts_dir` as the operator gave it.
     """
-    if settings.key_pepper is None or settings.store_url is not None:
-        return settings
     # Not the default `artifacts`, which depends on the folder in which a command is run.
     is_set = "artifacts_dir" in settings.model_fields_set
     folder = settings.artifacts_dir if is_set else data_folder()
-    url = f"sqlite:///{(folder / FILE).resolve()}"
-    return settings.model_copy(update={"store_url": SecretStr(url)})
+    update: dict[str, object] = {}
+    if settings.files_url is None and settings.ledger_url is None:
+        update["files_url"] = str((folder / "files").resolve())
+    if settings.key_pepper is not None and settings.store_url is None:
+        update["store_url"] = SecretStr(f"sqlite:///{(folder / FILE).resolve()}")
+    return settings.model_copy(update=update)
 
 
 async def prepared(settings: Settings, say: Say, unpriced: Sequence[str] = ()) -> Settings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
+from proxy.domain.engine import LOWEST_PRIORITY
 from proxy.domain.errors import RateLimited
 from proxy.domain.scheduling import Standing, Ticket
 
@@ -55,6 +56,8 @@ class Stream:
         before generates one token at least, so that it comes to its end.
         """
         ticket = self.ticket
+        if ticket.priority == LOWEST_PRIORITY:  # it fills rows that are idle
+            return ticket.may_yield
         least = max(self.start_tokens // START_TOKENS_A_TOKEN, ticket.has_begun)
         return ticket.may_yield and (least == 0 or self.generated() >= least)
 

@@ -45,6 +45,7 @@ MOST_FIELDS = 128  # the same limit as in `websockets`
 MOST_PIPELINED = 32  # requests that wait for the response to an earlier one
 FREE_PIECES = 1_000  # of a body
 LEAST_PIECE_BYTES = 64  # on average, with more pieces than that
+LEAST_BYTES_A_SECOND = 100_000  # of a body that takes longer than its time
 LAST_REQUEST_S = 0.05  # for a request that is on its way when the server stops
 FIRST_PAUSE_S = 0.01  # between two probes; each is longer than the one before
 LONGEST_PAUSE_S = 1.0  # with some load balancers the reset comes late
@@ -294,8 +295,13 @@ class HttpConnection(Connection):
             return math.inf
         if self._is_inside_request or self._last is None:
             head_or_piece = self._since + self.bounds.sender_timeout_s
-            return min(head_or_piece, self._body_since + self.bounds.body_timeout_s)
+            return min(head_or_piece, self._body_since + self._body_s)
         return self._since + self.bounds.idle_timeout_s
+
+    @property
+    def _body_s(self) -> float:
+        """How long the body may take: more for one that keeps coming, such as a file."""
+        return self.bounds.body_timeout_s + self._body_bytes / LEAST_BYTES_A_SECOND
 
     def on_late(self) -> None:
         if not self._is_inside_request:
@@ -303,8 +309,8 @@ class HttpConnection(Connection):
             return
         logger.info("slow sender cut off", client=self.client)
         bounds, now = self.bounds, self.loop.time()
-        if self._body_since + bounds.body_timeout_s <= now:
-            message = f"The body did not end within {bounds.body_timeout_s:g} s."
+        if self._body_since + self._body_s <= now:
+            message = f"The body did not end within {self._body_s:.3g} s."
             self._refuse(ErrorCode.REQUEST_TIMEOUT, message)
         else:
             message = f"The request is incomplete: nothing for {bounds.sender_timeout_s:g} s."

@@ -26,6 +26,7 @@ from proxy.settings.requests import (
     Times,
 )
 from proxy.settings.state import (
+    Batches,
     CallersLimits,
     Idempotency,
     KeptResponses,
@@ -117,6 +118,7 @@ class Settings(
     RequestSize,
     Idempotency,
     KeptResponses,
+    Batches,
     Storage,
     Recording,
     Logs,

@@ -104,6 +104,7 @@ class Metrics:
         self.shadow = ShadowMetrics(registry)
         self.queues = QueueMetrics(registry)
         self.idempotency = IdempotencyMetrics(registry)
+        self.batches = BatchMetrics(registry)
 
     def exposed(self, *, is_open: bool) -> tuple[bytes, str]:
         """All metrics, and the media type. is_open: in OpenMetrics, which has exemplars.
@@ -255,6 +256,23 @@ class IdempotencyMetrics:
 
     def count(self, outcome: str) -> None:
         self._requests.labels(outcome).inc()
+
+
+class BatchMetrics:
+    """open: of all proxies that share the files."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.open = Gauge(
+            "proxy_open_batches",
+            "Batches that have not ended, of all proxies that share the files",
+            registry=registry,
+        )
+        self.lines = Counter(
+            "proxy_batch_lines",
+            "Lines of batches that this proxy has ended: `completed`, `failed`, `cancelled`",
+            ("outcome",),
+            registry=registry,
+        )
 
 
 class _Families:

@@ -59,7 +59,14 @@ ONLY_IN = {
     "uvicorn": ("proxy.server",),
     "websockets": ("proxy.server",),
     "httptools": ("proxy.server",),
-    "os": ("build_engines", "proxy.settings", "proxy.server", "proxy.operate", "proxy.cli"),
+    "os": (
+        "build_engines",
+        "proxy.settings",
+        "proxy.state.objects",
+        "proxy.server",
+        "proxy.operate",
+        "proxy.cli",
+    ),
 }
 DOMAIN_MAY = {
     "proxy.domain",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from proxy.domain.usage import Spent, UsageRow
@@ -14,9 +15,15 @@ class KeptUsage:
         self.rows: list[UsageRow] = []
         self.asked: list[tuple[str, str | None, str | None, datetime]] = []
         self._before = before or Spent()
+        self._names: set[str] = set()
 
     def add(self, row: UsageRow) -> None:
         self.rows.append(row)
+
+    async def add_once(self, name: str, rows: Sequence[UsageRow]) -> None:
+        if name not in self._names:
+            self._names.add(name)
+            self.rows += rows
 
     async def spent(
         self, *, tenant: str, key_id: str | None, model: str | None, since: datetime

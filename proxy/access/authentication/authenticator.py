@@ -85,6 +85,17 @@ class Authenticator:
             code=ErrorCode.MISSING_API_KEY,
         )
 
+    async def again(self, caller: Caller) -> Caller:
+        """A caller that was accepted before, as it is now. Raises as `caller` does."""
+        if caller.is_shared or self._keys is None:
+            return caller
+        try:
+            if ":" in caller.key_id:  # a token or a front has named it
+                return await self._keys.of_tenant(caller)
+            return await self._keys.of_id(caller.key_id)
+        except KeysUnavailable:
+            raise ServiceError(OUTAGE, code=ErrorCode.AUTHENTICATION_UNAVAILABLE) from None
+
     def concerns(self) -> list[Concern]:
         """Sources that cannot be reached at present."""
         found, keys, tokens = [], self._keys, self._tokens

@@ -155,12 +155,21 @@ class KnownKeys:
         """
         key_id = api_key.id_of(key)
         known = None if key_id is None else await self._keys.find(key_id)
-        now, digest = self._now(), api_key.digest(key, self._pepper)
-        if known is None or not _has(known.record, digest, now):
+        digest = api_key.digest(key, self._pepper)
+        if known is None or not _has(known.record, digest, self._now()):
             raise unaccepted()
+        return self._accepted(known)
+
+    async def of_id(self, key_id: str) -> Caller:
+        """The caller whose key was accepted before. Raises as `caller` does."""
+        if (known := await self._keys.find(key_id)) is None:
+            raise unaccepted()
+        return self._accepted(known)
+
+    def _accepted(self, known: KnownKey) -> Caller:
         if known.record.revoked_at is not None:
             raise AuthenticationFailed("The API key was revoked: use another one.")
-        if _is_over(known.record.expires_at, now):
+        if _is_over(known.record.expires_at, self._now()):
             raise AuthenticationFailed(
                 "The API key has expired: ask the operator of this server for a new one.",
                 code=ErrorCode.EXPIRED_API_KEY,

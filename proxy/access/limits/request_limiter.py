@@ -25,7 +25,8 @@ from proxy.access.limits.caller_meters import (
     Unit,
 )
 from proxy.access.limits.token_bounds import output_bound, prompt_bounds
-from proxy.domain.engine import EngineRequest
+from proxy.domain.batch_line import current_line
+from proxy.domain.engine import LOWEST_PRIORITY, EngineRequest
 from proxy.domain.errors import ErrorCode, LimitsUnavailable, RateLimited, ServiceError
 from proxy.domain.health import Concern
 from proxy.domain.identity import Caller
@@ -111,9 +112,10 @@ class RequestLimiter:
 
         A request without a priority has 0, so a ceiling below 0 is its priority.
         """
-        ceiling = self.ceiling(caller)
+        is_batch = current_line.get() is not None
+        ceiling = LOWEST_PRIORITY if is_batch else self.ceiling(caller)
         if (request.priority or 0) > ceiling:
-            is_assigned = request.priority is None
+            is_assigned = is_batch or request.priority is None
             request = replace(request, priority=ceiling, has_assigned_priority=is_assigned)
             record.capped_priority = None if is_assigned else ceiling
         is_bounded = request.max_tokens is not None or not caller.has_limits
@@ -139,7 +141,7 @@ class RequestLimiter:
         is_stream: bool,
     ) -> AbstractAsyncContextManager[Reservation | None]:
         """For as long as the request runs. engine_requests: one for each prompt."""
-        if self.usage is None and not caller.has_limits:
+        if self.usage is None and not caller.has_limits and current_line.get() is None:
             return NOTHING_RESERVED
         return Reservation(
             self, caller, request, card, engine_requests, record, is_stream=is_stream
@@ -248,7 +250,8 @@ class _Held:
 
 class Reservation:
     """An async context manager. When it ends, all that was not used is given back, and the usage is
-    kept. Where the caller has no limits, it only keeps the usage.
+    kept. Where the caller has no limits, it only keeps the usage. That of a batch's line is left to
+    the batch: implements domain.batch_line.Charge.
 
     request: within the operator's limits. engine_requests: one for each of its prompts.
     """
@@ -272,6 +275,9 @@ class Reservation:
         self._record = record
         self._counts = (1, 1, int(is_stream))
         self._held: list[_Held] = []
+        self._line = current_line.get()
+        self._has_failed = False
+        self._used_by_line = Usage()
         # Counted here, since callers may not be allowed to see them.
         self._cached: dict[str, int] = {}
 
@@ -290,6 +296,9 @@ class Reservation:
         tokens a moment later; these are counted then, but nothing runs any more.
         """
         has_failed = isinstance(error, Exception)  # a client that disconnects is not a failure
+        if self._line is not None:
+            self._has_failed, self._line.charge = has_failed, self
+            return
         if not (late := self._record.late):
             self._settle([], has_failed)
             return
@@ -302,6 +311,18 @@ class Reservation:
         nanos = self._replace(self._limiter.ledger.settle, usage, has_failed)
         if self._limiter.usage is not None:
             self._limiter.usage.add(self._row(usage, nanos, errors=int(has_failed)))
+
+    async def row(self) -> UsageRow:
+        late = await asyncio.gather(*self._record.late, return_exceptions=True)
+        used = self._used_by_line = self._used([one for one in late if isinstance(one, Usage)])
+        cost = self._amounts(
+            NO_MORE_REQUESTS, used.prompt_tokens, used.completion_tokens, used.cached_tokens
+        )[Unit.COST]
+        return self._row(used, cost, errors=int(self._has_failed))
+
+    def settle(self, *, counts: bool) -> None:
+        used = self._used_by_line if counts else Usage()
+        self._replace(self._limiter.ledger.settle, used, self._has_failed or not counts)
 
     def _used(self, late: Sequence[Usage]) -> Usage:
         """What the engines counted. late: of streams that were stopped."""
@@ -410,6 +431,8 @@ class Reservation:
         cost = self._card.price.nanos(
             prompt_tokens=prompt, cached_tokens=cached, output_tokens=output
         )
+        if self._line is not None:
+            cost = round(cost * self._line.rate)
         counted = prompt - int(cached * (1 - self._limiter.cached_weight))
         return (*counts, counted, output, counted + output, cost)
 

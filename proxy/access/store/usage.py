@@ -35,6 +35,7 @@ MOST_HELD = 100_000  # rows that wait for a store that does not answer, tens of 
 ROWS_PER_STATEMENT = 500  # times 12 columns: within the parameters of both databases
 RECENT = timedelta(minutes=1)
 FORGOTTEN_AFTER = timedelta(days=7)  # batch numbers of processes that were killed
+ONCE = "once:"  # how the writers of `add_once` begin
 GROUPS = tuple(column.name for column in USAGE.primary_key)
 COUNTS = tuple(column.name for column in USAGE.columns if not column.primary_key)
 LOST = "the reports lack these requests; look at the database that STORE_URL names"
@@ -68,6 +69,19 @@ class Batch:
     def requests(self) -> int:
         return int(sum(sums[0] for sums in self.sums.values()))
 
+    def add(self, row: UsageRow, most: int) -> bool:
+        """False: it would need a new sum, of which there are `most`."""
+        day = row.at.astimezone(timezone.utc).date()
+        place = (day, cleaned(row.tenant), cleaned(row.key_id), cleaned(row.model))
+        sums = self.sums.get(place)
+        if sums is None:
+            if len(self.sums) >= most:
+                return False
+            sums = self.sums[place] = [0] * len(COUNTS)
+        for position, name in enumerate(COUNTS):
+            sums[position] += getattr(row, name)
+        return True
+
 
 class Usage:
     """`async with` writes until the body ends, and then what is left.
@@ -91,16 +105,14 @@ class Usage:
         self.dropped = 0  # requests that were not counted, because the store was away for too long
 
     def add(self, row: UsageRow) -> None:
-        day = row.at.astimezone(timezone.utc).date()
-        place = (day, cleaned(row.tenant), cleaned(row.key_id), cleaned(row.model))
-        sums = self._open.sums.get(place)
-        if sums is None:
-            if len(self._open.sums) >= self._most_held:
-                self.dropped += row.requests
-                return
-            sums = self._open.sums[place] = [0] * len(COUNTS)
-        for position, name in enumerate(COUNTS):
-            sums[position] += getattr(row, name)
+        if not self._open.add(row, self._most_held):
+            self.dropped += row.requests
+
+    async def add_once(self, name: str, rows: Sequence[UsageRow]) -> None:
+        batch = Batch(1)
+        for row in rows:
+            batch.add(row, len(rows))
+        await self._write(batch, f"{ONCE}{name}")
 
     async def spent(
         self, *, tenant: str, key_id: str | None, model: str | None, since: datetime
@@ -154,7 +166,7 @@ class Usage:
                 if self._closed is None:
                     self._closed, self._open = self._open, Batch(self._open.number + 1)
                 if self._closed.sums:
-                    await self._write(self._closed)
+                    await self._write(self._closed, self._name)
                 self._closed = None
 
     async def _round(self) -> None:
@@ -176,10 +188,10 @@ class Usage:
             requests = 0 if lost is None else lost.requests
             logger.exception("usage lost", requests=requests, advice=LOST)
 
-    async def _write(self, batch: Batch) -> None:
+    async def _write(self, batch: Batch, writer: str) -> None:
         async with self._database.writing() as connection:
             statement = _insert(connection)(USAGE_BATCHES).values(
-                writer=self._name, number=batch.number, at=datetime.now(timezone.utc)
+                writer=writer, number=batch.number, at=datetime.now(timezone.utc)
             )
             excluded = statement.excluded
             stored = await connection.execute(
@@ -207,8 +219,9 @@ class Usage:
 
     async def _count_others(self) -> None:
         batches = USAGE_BATCHES.c
-        is_other = batches.writer != self._name, batches.at > datetime.now(timezone.utc) - RECENT
-        chosen = select(func.count()).select_from(USAGE_BATCHES).where(*is_other)
+        is_recent = batches.at > datetime.now(timezone.utc) - RECENT
+        is_other = batches.writer != self._name, batches.writer.not_like(f"{ONCE}%")
+        chosen = select(func.count()).select_from(USAGE_BATCHES).where(is_recent, *is_other)
         async with self._database.reading() as connection:
             self.others = (await connection.execute(chosen)).scalar_one()
 

@@ -18,6 +18,8 @@ from proxy.telemetry.metrics import Metrics
 
 # In the scope of a WebSocket: authenticates it again, for the record of one of its messages.
 ADMIT = "admit"
+# In the scope of a request that this process makes for a caller that it has accepted before.
+KNOWN_CALLER = "known_caller"
 
 Denied = Callable[[str, str, Caller | None, ErrorCode], None]
 
@@ -48,7 +50,10 @@ class Authentication:
         # `server` keeps the connection's own address where uvicorn puts a forwarded one
         peer = connection.get("peer") or connection.get("client") or ("",)
         try:
-            caller = await self._authenticator.caller(connection["headers"], str(peer[0]))
+            if (known := connection.get(KNOWN_CALLER)) is not None:
+                caller = await self._authenticator.again(known)
+            else:
+                caller = await self._authenticator.caller(connection["headers"], str(peer[0]))
             record.tenant, record.key_id = caller.tenant, caller.key_id
             if isinstance(need, Scope) and not caller.may(need):
                 raise RequestError(

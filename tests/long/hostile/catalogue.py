@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.long.hostile import (
     admin_attacks,
+    batch_attacks,
     body_attacks,
     choice_attacks,
     connection_attacks,
@@ -27,6 +28,7 @@ GROUPS = {
     "responses": response_attacks.ATTACKS,
     "pooled": pooled_attacks.ATTACKS,
     "decisions": decision_attacks.ATTACKS,
+    "batches": batch_attacks.ATTACKS,
     "routes": route_attacks.ATTACKS,
     "connections": connection_attacks.ATTACKS,
     "keys": key_attacks.ATTACKS,

@@ -52,6 +52,13 @@ def test_a_body_that_trickles_without_a_pause_has_a_deadline(start, drop):
     assert b"did not end within 0.5 s" in raw
 
 
+def test_a_body_that_keeps_coming_has_time_for_its_bytes():
+    head = HEAD + b"Connection: close\r\nContent-Length: 200000\r\n\r\n"
+    pieces = (head, *[b"x" * 50_000] * 4)
+    raw = uvloop.run(talked(says(*pieces, pause_s=0.25), timeout_s=60, body_timeout_s=0.5))
+    assert raw.startswith(b"HTTP/1.1 200")
+
+
 def test_a_body_that_trickles_after_its_answer_has_a_deadline():
     early = CHUNKED.replace(b"POST /", b"POST /at-once")
     drop = b"1\r\nx\r\n"

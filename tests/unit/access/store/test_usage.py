@@ -134,3 +134,14 @@ def test_csv_has_a_head_and_no_formulas():
     (row,) = csv.DictReader(io.StringIO(as_csv([totals])))
     assert (row["day"], row["model"]) == ("2026-03-01", "'=1+1")
     assert (row["tenant"], row["requests"], row["queue_s"]) == ("", "1", "0.5")
+
+
+async def test_what_is_added_once_is_added_once_by_all_processes(url):
+    async with opened(url) as one, opened(url) as other:
+        for store in (one, other, one):
+            await store.usage.add_once("batch:1", [used(), used(model="second")])
+        await other.usage.add_once("batch:2", [used()])
+        found = {row["model"]: row["requests"] for row in await one.usage.report(MARCH)}
+        assert found == {"demo": 2, "second": 1}
+        await one.usage._round()
+        assert one.usage.others == 0  # it is no proxy
