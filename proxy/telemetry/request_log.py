@@ -90,6 +90,7 @@ class RequestLog:
             write("request", **line)
             for reader in self._readers:
                 reader.ended(record, line)
+            record.stages = []  # they refer to it: the garbage collector would have to find them
             current_record.reset(token)
 
 
