@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from functools import partial
+from functools import cache, partial
 from http import HTTPStatus
 from secrets import token_hex
 from time import perf_counter
@@ -17,7 +17,6 @@ from typing import Any
 
 import structlog
 from fastapi import APIRouter, FastAPI, Request
-from prometheus_client import Counter
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.errors import ServerErrorMiddleware
@@ -125,7 +124,7 @@ class Application(FastAPI):
         self._opens_administration = opens_administration
         self._posts: dict[str, TypedRoute] = {}
         self._sockets: list[str] = []
-        self._counters: dict[tuple[str, int], Counter] = {}
+        self._responses = cache(metrics.http_responses.labels)
         self._recording = Recording(
             self._route, journal=journal, logs_content=logs_content, held=content
         )
@@ -292,12 +291,7 @@ class Application(FastAPI):
             headers.append((b"cache-control", b"no-store"))
         message["headers"] = [*headers, NOSNIFF, (b"x-request-id", request_id)]
         route = getattr(scope.get("route"), "path", "unmatched")
-        counter = self._counters.get((route, status))
-        if counter is None:
-            counter = self._counters[route, status] = self._metrics.http_responses.labels(
-                route, status
-            )
-        counter.inc()
+        self._responses(route, status).inc()
         if status >= HTTPStatus.BAD_REQUEST and not path.startswith(HEALTH_CHECKS):
             # without an error of ours, such as in a replayed response, the reason is unknown
             self._metrics.rejections.labels(record.model or "", record.error or UNKNOWN).inc()
