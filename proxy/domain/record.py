@@ -310,7 +310,8 @@ class RequestRecord:
         """The time of each kind of stage, added up: stages of several choices overlap."""
         found: dict[str, float] = {}
         for stage in self.stages:
-            found[stage.name.value] = found.get(stage.name.value, 0.0) + stage.duration_s
+            name = stage.name.value
+            found[name] = found.get(name, 0.0) + stage.duration_s
         return found
 
     def timed(self, event: OutputEvent) -> OutputEvent:

@@ -15,7 +15,6 @@ from secrets import token_hex
 from time import perf_counter
 from typing import Any
 
-import structlog
 from fastapi import APIRouter, FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -181,7 +180,6 @@ class Application(FastAPI):
             request_id = fields.get(b"x-request-id", b"").decode("latin-1")
             if not USABLE_ID.fullmatch(request_id):
                 request_id = new_request_id()
-            structlog.contextvars.bind_contextvars(request_id=request_id)
             with self._log.recorded(
                 method, path, request_id=request_id, headers=scope["headers"]
             ) as record:
@@ -218,7 +216,6 @@ class Application(FastAPI):
                 await self._charge_refusal(record)
         finally:
             current_caller.reset(outer_caller)
-            structlog.contextvars.unbind_contextvars("request_id")
 
     async def _charge_refusal(self, record: RequestRecord) -> None:
         """Counts a request that was refused after a call in the sandbox."""
