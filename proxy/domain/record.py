@@ -310,7 +310,8 @@ class RequestRecord:
         """The time of each kind of stage, added up: stages of several choices overlap."""
         found: dict[str, float] = {}
         for stage in self.stages:
-            found[stage.name.value] = found.get(stage.name.value, 0.0) + stage.duration_s
+            name = stage.name.value
+            found[name] = found.get(name, 0.0) + stage.duration_s
         return found
 
     def timed(self, event: OutputEvent) -> OutputEvent:
@@ -331,12 +332,13 @@ class RequestRecord:
     ) -> None:
         """error: what ended it early."""
         self.generation_s = perf_counter() - self.generation_began
-        self.has_generated, self.id, self.model = True, request.id, card.name
+        self.id, self.model = request.id, card.name
         self.user, self.safety_identifier = request.user, request.safety_identifier
         self.metadata = request.metadata
         self.tenant = request.tenant or self.tenant
         self.without_effect += request.sampling.without_effect(card.sampling)
         self.used = self.usage
+        self.has_generated, self.counts = True, []  # a count refers to its record
         if self.used is not None:
             self.prompt_tokens = self.used.prompt_tokens
         if isinstance(error, Exception):
@@ -351,6 +353,8 @@ class RequestRecord:
     @property
     def usage(self) -> Usage | None:
         """The tokens that all engine streams have sent so far; None before the first one."""
+        if self.has_generated:
+            return self.used
         usage = sum((count.usage for count in self.counts), start=Usage())
         return usage if usage.total_tokens else None
 

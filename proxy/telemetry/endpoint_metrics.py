@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import Enum
+from functools import cache
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -20,7 +21,7 @@ from proxy.domain.errors import (
     ProxyError,
     ServiceError,
 )
-from proxy.telemetry.generation_metrics import FEW_BUCKETS_S, BoundedNames
+from proxy.telemetry.generation_metrics import FEW_BUCKETS_S, BoundedNames, observe
 
 MOST_ENDPOINTS = 500
 OTHERS = "others"
@@ -68,7 +69,7 @@ class EndpointMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         labels = ("pool", "endpoint")
-        self._streams = Counter(
+        streams = Counter(
             "proxy_endpoint_streams",
             "Streams by their end: `ended`, `left` (closed by us), `lost`, `refused`, `foreign`",
             (*labels, "outcome"),
@@ -81,10 +82,10 @@ class EndpointMetrics:
             (*labels, "kind"),
             registry=registry,
         )
-        self._tokens = Counter(
+        tokens = Counter(
             "proxy_endpoint_tokens", "Tokens that an endpoint has sent", labels, registry=registry
         )
-        self._ttft = Histogram(
+        ttft = Histogram(
             "proxy_endpoint_time_to_first_token_seconds",
             "From the choice of the endpoint to its first response",
             labels,
@@ -112,12 +113,15 @@ class EndpointMetrics:
             ("pool", "state"),
             registry=registry,
         )
+        # `labels` costs more than counting
+        self._streams, self._tokens = cache(streams.labels), cache(tokens.labels)
+        self._ttft = cache(ttft.labels)
         self._names = BoundedNames(MOST_ENDPOINTS)
 
     def began(self, place: Place, first_token_s: float, expected: int, cached: int) -> None:
         """expected, cached: tokens of the prompt, as routing foresaw and the engine found them."""
         place = self._bounded(place)
-        self._ttft.labels(*place).observe(first_token_s)
+        observe(self._ttft(*place), first_token_s)
         if expected:
             self._expected_cached.labels(*place).inc(expected)
         if cached:
@@ -125,8 +129,8 @@ class EndpointMetrics:
 
     def ended(self, place: Place, outcome: Outcome, tokens: int) -> None:
         place = self._bounded(place)
-        self._streams.labels(*place, outcome.value).inc()
-        self._tokens.labels(*place).inc(tokens)
+        self._streams(*place, outcome.value).inc()
+        self._tokens(*place).inc(tokens)
 
     def failed(self, place: Place, error: ProxyError) -> None:
         if (kind := failure_kind(error)) is not None:

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.samples import Exemplar
@@ -217,7 +217,7 @@ class _Table:
 
 
 def _adding(metric: Counter | Histogram) -> Callable[..., None]:
-    return metric.inc if isinstance(metric, Counter) else partial(observe, metric)
+    return metric._value.inc if isinstance(metric, Counter) else partial(observe, metric)
 
 
 class GenerationMetrics:
@@ -238,20 +238,19 @@ class GenerationMetrics:
         self._tenant_names = BoundedNames(tenants)
         self._models = _Table(OF_MODELS, "model", registry)
         self._tenants = _Table(OF_TENANTS, "tenant", registry)
-        self.requests = counter(
+        requests = counter(
             "proxy_requests", "Generation requests by how they ended", "model", "outcome"
         )
-        self._active = Gauge(
+        active = Gauge(
             "proxy_requests_active",
             "Generation requests in progress",
             ("model",),
             registry=registry,
         )
-        self._gaps = histogram(
+        gaps = histogram(
             "proxy_inter_token_latency_seconds",
             "Time between two responses of an engine stream; each has at least one token",
         )
-        self._labeled: dict[str, tuple[Gauge, Histogram]] = {}
         self._resent = counter(
             "proxy_requests_resent",
             "Streams that failed before their first token and were sent to Triton again",
@@ -269,13 +268,19 @@ class GenerationMetrics:
             "proxy_continuation_pause_seconds",
             "From the end of an engine stream to the first response of the one that continues it",
         )
-        self._tenant_requests = counter(
+        tenant_requests = counter(
             "proxy_tenant_requests",
             "Generation requests by how they ended: `completed`, `refused` (an error that is the "
             "caller's, or a limit), `failed` (an error of ours), `abandoned`",
             "tenant",
             "result",
         )
+        # `labels` costs more than counting
+        self._requests, self._tenant_requests = (
+            cache(requests.labels),
+            cache(tenant_requests.labels),
+        )
+        self._active, self._gaps = cache(active.labels), cache(gaps.labels)
 
     @contextmanager
     def counted(
@@ -283,11 +288,7 @@ class GenerationMetrics:
     ) -> Iterator[None]:
         """The generation runs as long as the `with`; an exception ends it as failed."""
         tenant = request.tenant or current_caller.get().tenant
-        labeled = self._labeled.get(card.name)
-        if labeled is None:
-            labeled = self._active.labels(card.name), self._gaps.labels(card.name)
-            self._labeled[card.name] = labeled
-        active, gaps = labeled
+        active, gaps = self._active(card.name), self._gaps(card.name)
         error: BaseException | None = None
         active.inc()
         record.generation_began = time.perf_counter()
@@ -302,11 +303,11 @@ class GenerationMetrics:
             active.dec()
             observe_counts(gaps, record.gaps, record.gaps_s)
             self._models.settle(card.name, record)
-            self.requests.labels(card.name, record.outcome).inc()
+            self._requests(card.name, record.outcome).inc()
             self._settle_losses(card.name, record)
             label = tenant if self._tenant_names.admits(tenant) else OTHER
             self._tenants.settle(label, record)
-            self._tenant_requests.labels(label, record.result.value).inc()
+            self._tenant_requests(label, record.result.value).inc()
 
     def _settle_losses(self, model: str, record: RequestRecord) -> None:
         if record.resends:

@@ -17,6 +17,7 @@ import structlog
 from typing_extensions import Self
 
 from proxy.domain.log_level import LevelInForce, LogLevel
+from proxy.domain.record import current_record
 
 # They log each request at INFO, and the metrics of every endpoint are read once a second.
 CHATTY = ("httpx", "httpcore")
@@ -105,12 +106,20 @@ def printable(text: str, keeps: str = "") -> str:
 
 def _shared() -> list[Any]:
     return [
-        structlog.contextvars.merge_contextvars,
+        _with_request_id,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
         _without_keys,
     ]
+
+
+def _with_request_id(_: Any, __: str, event: structlog.typing.EventDict) -> Any:
+    """A line that is written while a request runs names it."""
+    record = current_record.get()
+    if record is None or not record.request_id:
+        return event
+    return {"request_id": record.request_id, **event}
 
 
 def _without_keys(_: Any, __: str, event: structlog.typing.EventDict) -> Any:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -21,7 +22,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 
 from proxy.domain.record import DURATION_BUCKETS_S
 from proxy.domain.scheduling import QueueState
-from proxy.telemetry.generation_metrics import GenerationMetrics
+from proxy.telemetry.generation_metrics import GenerationMetrics, observe
 
 TENANTS = 50
 OPEN_METRICS = "application/openmetrics-text"
@@ -184,13 +185,14 @@ class QueueMetrics:
         self._capacity = gauge(
             "proxy_fair_queue_capacity", "Streams that may run at once; NaN where there is no bound"
         )
-        self._waits = Histogram(
+        waits = Histogram(
             "proxy_fair_queue_wait_seconds",
             "Time that a stream waited until it began, or was refused",
             QUEUE_LABELS,
             buckets=DURATION_BUCKETS_S,
             registry=registry,
         )
+        self._waits = cache(waits.labels)
         self._refusals = Counter(
             "proxy_fair_queue_refusals",
             "Streams that got 429 `queue_full`: `full` (no place), `no_wait` (the request does not "
@@ -207,12 +209,12 @@ class QueueMetrics:
         self._known: set[str] = set()
 
     def waited(self, queue: str, seconds: float) -> None:
-        self._waits.labels(queue).observe(seconds)
+        observe(self._waits(queue), seconds)
 
     def refused(self, queue: str, reason: str, seconds: float) -> None:
         """reason: a value of scheduling.fair_queue.Refusal. seconds: that it waited."""
         self._refusals.labels(queue, reason).inc()
-        self._waits.labels(queue).observe(seconds)
+        observe(self._waits(queue), seconds)
 
     def preempted(self, queue: str) -> None:
         self._preemptions.labels(queue).inc()

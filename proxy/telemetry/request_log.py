@@ -10,6 +10,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, Protocol
 
 import structlog
@@ -90,6 +91,7 @@ class RequestLog:
             write("request", **line)
             for reader in self._readers:
                 reader.ended(record, line)
+            record.stages = []  # they refer to it: the garbage collector would have to find them
             current_record.reset(token)
 
 
@@ -110,9 +112,9 @@ def line_of(record: RequestRecord) -> Line:
         # the request
         "method": _word(record.method),
         "path": _name(record.path),
-        "id": _name(record.id),
+        "id": _id(record.id),
         "model": _name(record.model),
-        "request_trace": _name(record.request_trace),
+        "request_trace": _id(record.request_trace),
         "trace_id": None if record.trace is None else f"{record.trace.trace_id:032x}",
         # its caller, and what the caller says of itself
         "tenant": _name(record.tenant),
@@ -159,7 +161,8 @@ def _bounded(longest: int) -> Callable[[Any], Any]:
     return bounded
 
 
-_word, _name, _note = _bounded(LONGEST_WORD), _bounded(LONGEST_NAME), _bounded(LONGEST_NOTE)
+_word, _note = lru_cache(64)(_bounded(LONGEST_WORD)), _bounded(LONGEST_NOTE)
+_id, _name = _bounded(LONGEST_NAME), lru_cache(64)(_bounded(LONGEST_NAME))
 
 
 def _notes(given: Mapping[str, str]) -> dict[str, str]:

@@ -176,13 +176,24 @@ def _add_inputs(
     rows: Sequence[Tensor],
     values: Mapping[str, Value | None],
 ) -> None:
+    inputs, contents = [], []
     for row in rows:
         value = values[row.name]
         if value is None or value == ():
             continue
         raw, elements = raw_elements(row.datatype, value)
-        message.inputs.add(name=row.name, datatype=row.datatype, shape=(1, elements))
-        message.raw_input_contents.append(raw)
+        inputs.append(_input(row.name, row.datatype, elements))
+        contents.append(raw)
+    message.MergeFromString(b"".join(inputs))
+    message.raw_input_contents.extend(contents)
+
+
+@lru_cache(maxsize=256)
+def _input(name: str, datatype: str, elements: int) -> bytes:
+    """The description of an input, in the wire format of a request that has no more than it."""
+    message = service_pb2.ModelInferRequest()
+    message.inputs.add(name=name, datatype=datatype, shape=(1, elements))
+    return bytes(message.SerializeToString())
 
 
 def raw_elements(datatype: str, value: Value) -> tuple[bytes, int]:

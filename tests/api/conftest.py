@@ -12,6 +12,7 @@ import structlog
 import yaml
 from starlette.testclient import TestClient
 
+from proxy.telemetry.logs import processors
 from tests.doubles.engine import ScriptedEngine
 from tests.doubles.key_source import PEPPER, KeysInMemory
 from tests.doubles.sandbox import InProcess
@@ -19,10 +20,8 @@ from tests.fixtures.application import application
 from tests.fixtures.tool_server import ToolServer, running
 
 Serve = Callable[..., TestClient]
-# As the proxy's own log has them: structlog's default draws tracebacks with rich, for seconds.
-*others, _ = structlog.get_config()["processors"]
-PLAIN = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
-structlog.configure(processors=[*others, PLAIN])
+# structlog's default draws tracebacks with rich, for seconds, and names no request
+structlog.configure(processors=processors("text"))
 
 
 @pytest.fixture

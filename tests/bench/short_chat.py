@@ -2,8 +2,9 @@
 
     python -m tests.bench.short_chat [REQUESTS] [ROUNDS]
 
-The real stack over the scripted engine; uvicorn serves the bare application, which sends a prepared
-answer. Both get eight requests at once over connections that stay open, in alternating rounds.
+The real stack over the scripted engine, and over the demo model's own; uvicorn serves the bare
+application, which sends a prepared answer. Both get eight requests at once over connections that
+stay open, in alternating rounds.
 """
 
 from __future__ import annotations
@@ -18,19 +19,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.bench.scripted_stack import SCRIPTED, running
+from tests.bench.scripted_stack import SCRIPTED, demo, running
 from tests.fixtures.stack import ROOT, eventually, free_port
 
 AT_ONCE = 8
 BODY = {
-    "model": "paced",
     "messages": [{"role": "user", "content": "Hello! Who are you?"}],
     "max_tokens": 2,
     "stream": True,
 }
-CONTENT = json.dumps(BODY).encode()
-REQUEST = b"POST /v1/chat/completions HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
-REQUEST += b"Content-Length: %d\r\n\r\n%s" % (len(CONTENT), CONTENT)
+HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
 ANSWER = b'data: {"choices":[{"index":0,"delta":{"content":"ab"}}]}\n\n' * 2 + b"data: [DONE]\n\n"
 
 
@@ -60,17 +58,20 @@ def bare_server() -> Iterator[tuple[int, int]]:
 
 def _answers(port: int) -> bool:
     try:
-        asyncio.run(requests(port, AT_ONCE))
+        asyncio.run(requests(port, "", AT_ONCE))
     except OSError:
         return False
     return True
 
 
-async def requests(port: int, count: int) -> None:
+async def requests(port: int, model: str, count: int) -> None:
+    content = json.dumps({"model": model, **BODY}).encode()
+    request = HEAD + b"Content-Length: %d\r\n\r\n%s" % (len(content), content)
+
     async def one_after_the_other() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for _ in range(count // AT_ONCE):
-            writer.write(REQUEST)
+            writer.write(request)
             answer = await reader.readuntil(b"\r\n0\r\n\r\n")
             assert b"[DONE]" in answer, answer
         writer.close()
@@ -85,18 +86,22 @@ def cpu_us(process: int) -> float:
 
 
 def main(count: int = 400, rounds: int = 7) -> None:
-    with running({"paced": SCRIPTED["paced"]}) as bench, bare_server() as of_bare:
+    models = {"paced": SCRIPTED["paced"], "demo": demo()}
+    with running(models) as bench, bare_server() as of_bare:
         servers = {"proxy": (bench.stack.process.pid, bench.stack.port), "bare": of_bare}
-        spent: dict[str, list[float]] = {name: [] for name in servers}
-        for number in range(-1, rounds):  # the first warms up
-            for name, (process, port) in servers.items():
-                before = cpu_us(process)
-                asyncio.run(requests(port, count))
-                if number >= 0:
-                    spent[name].append((cpu_us(process) - before) / count)
-    proxy, alone = (statistics.median(spent[name]) for name in ("proxy", "bare"))
-    ratios = statistics.median(a / b for a, b in zip(spent["proxy"], spent["bare"], strict=True))
-    sys.stdout.write(f"proxy {proxy:.0f} us a chat, bare {alone:.1f} us, {ratios:.1f} times\n")
+        for model in models:
+            spent: dict[str, list[float]] = {name: [] for name in servers}
+            for number in range(-1, rounds):  # the first warms up
+                for name, (process, port) in servers.items():
+                    before = cpu_us(process)
+                    asyncio.run(requests(port, model, count))
+                    if number >= 0:
+                        spent[name].append((cpu_us(process) - before) / count)
+            proxy, bare = (statistics.median(spent[name]) for name in ("proxy", "bare"))
+            times = statistics.median(a / b for a, b in zip(*spent.values(), strict=True))
+            sys.stdout.write(
+                f"{model}: proxy {proxy:.0f} us a chat, bare {bare:.1f} us, {times:.1f} times\n"
+            )
 
 
 if __name__ == "__main__":

@@ -9,15 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from functools import partial
+from functools import cache, partial
 from http import HTTPStatus
 from secrets import token_hex
 from time import perf_counter
 
-import structlog
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.routing import APIRoute
-from prometheus_client import Counter
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.errors import ServerErrorMiddleware
@@ -124,7 +122,7 @@ class Application(FastAPI):
         self._opens_administration = opens_administration
         self._posts: dict[str, TypedRoute] = {}
         self._sockets: list[str] = []
-        self._counters: dict[tuple[str, int], Counter] = {}
+        self._responses = cache(metrics.http_responses.labels)
         self._recording = Recording(
             self._route, journal=journal, logs_content=logs_content, held=content
         )
@@ -186,7 +184,6 @@ class Application(FastAPI):
             request_id = fields.get(b"x-request-id", b"").decode("latin-1")
             if not USABLE_ID.fullmatch(request_id):
                 request_id = new_request_id()
-            structlog.contextvars.bind_contextvars(request_id=request_id)
             with self._log.recorded(
                 method, path, request_id=request_id, headers=scope["headers"]
             ) as record:
@@ -223,7 +220,6 @@ class Application(FastAPI):
                 await self._charge_refusal(record)
         finally:
             current_caller.reset(outer_caller)
-            structlog.contextvars.unbind_contextvars("request_id")
 
     async def _charge_refusal(self, record: RequestRecord) -> None:
         """Counts a request that was refused after a call in the sandbox."""
@@ -296,12 +292,7 @@ class Application(FastAPI):
             headers.append((b"cache-control", b"no-store"))
         message["headers"] = [*headers, NOSNIFF, (b"x-request-id", request_id)]
         route = getattr(scope.get("route"), "path", "unmatched")
-        counter = self._counters.get((route, status))
-        if counter is None:
-            counter = self._counters[route, status] = self._metrics.http_responses.labels(
-                route, status
-            )
-        counter.inc()
+        self._responses(route, status).inc()
         if status >= HTTPStatus.BAD_REQUEST and not path.startswith(HEALTH_CHECKS):
             # without an error of ours, such as in a replayed response, the reason is unknown
             self._metrics.rejections.labels(record.model or "", record.error or UNKNOWN).inc()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from ipaddress import ip_address, ip_network
 
-from prometheus_client import Counter
 from starlette.types import Scope as Connection
 
 from proxy.access.authentication.authenticator import Authenticator
@@ -37,9 +36,8 @@ class Authentication:
         self, authenticator: Authenticator, metrics: Metrics, denied: Denied = no_audit
     ) -> None:
         self._authenticator = authenticator
-        self._metrics = metrics
         self._denied = denied
-        self._outcomes: dict[str, Counter] = {}
+        self._outcomes = cache(metrics.authentications.labels)
 
     async def caller(self, connection: Connection, need: Need, record: RequestRecord) -> Caller:
         """
@@ -61,19 +59,13 @@ class Authentication:
                     code=ErrorCode.INSUFFICIENT_SCOPE,
                 )
         except ProxyError as error:
-            self._count(error.code.value)
+            self._outcomes(error.code.value).inc()
             if need is Scope.ADMIN:
                 method = connection.get("method", "WEBSOCKET")
                 self._denied(method, in_short(connection["path"]), caller, error.code)
             raise
-        self._count("ok")
+        self._outcomes("ok").inc()
         return caller
-
-    def _count(self, outcome: str) -> None:
-        counter = self._outcomes.get(outcome)
-        if counter is None:
-            counter = self._outcomes[outcome] = self._metrics.authentications.labels(outcome)
-        counter.inc()
 
 
 SITE_BITS = 64  # of an IPv6 address; a site chooses the other bits freely

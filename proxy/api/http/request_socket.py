@@ -167,7 +167,6 @@ class RequestSocket(ABC):
 
     async def _answer(self, body: Any) -> None:
         request_id, key = new_request_id(), getattr(body, self.key)
-        structlog.contextvars.bind_contextvars(request_id=request_id)
         headers = self._websocket.scope["headers"]
         log = self._parts.log
         recorded = log.recorded("WEBSOCKET", self.path, request_id=request_id, headers=headers)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import AfterValidator, Field, PrivateAttr, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from proxy.api.http.validation_errors import FieldError
 from proxy.api.openai.field_types import (
@@ -182,8 +182,8 @@ class GenerationBody(NvExtBody):
     prompt_cache_key: Label | None = None
     prompt_cache_options: PromptCacheOptions | None = None
     prompt_cache_retention: Literal["in_memory", "24h"] | None = None
-    # The path of the field that asks for the priority of a merged body. Used in errors.
-    _priority_field: str = PrivateAttr("priority")
+    # The path of the field that asks for the priority; a merged body may have its own. For errors.
+    priority_field: ClassVar[str] = "priority"
 
     @model_validator(mode="after")
     def _fields_that_need_another(self) -> GenerationBody:
@@ -271,10 +271,6 @@ class GenerationBody(NvExtBody):
             )
 
     @property
-    def priority_field(self) -> str:
-        return self._priority_field
-
-    @property
     def tier(self) -> str | None:
         """The tier that the caller asks for; None for the usual one."""
         return tier_of(self.service_tier)
@@ -351,9 +347,7 @@ def merged(body: Body, words: Mapping[str, int], *, ids_field: str) -> Body:
         update["priority"], priority_field = meant, path
     if not update:
         return body
-    body = body.model_copy(update=update)
-    body._priority_field = priority_field
-    return body
+    return body.model_copy(update={**update, "priority_field": priority_field})
 
 
 def _meant(text: str, words: Mapping[str, int]) -> int | None:

@@ -145,7 +145,6 @@ class BackgroundResponses:
 
     async def _run(self, claim: Claim, found: ResponseExchange, begin: Begin, skips: int) -> None:
         request_id = new_request_id()
-        structlog.contextvars.bind_contextvars(request_id=request_id)
         with self._log.recorded("POST", PATH, request_id=request_id) as record:
             record.field_names = found.renderer.field_names
             try:

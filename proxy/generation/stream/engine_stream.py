@@ -248,6 +248,7 @@ class EngineStream:
                     await self._source.aclose()
             finally:
                 self._permit.release()
+                self._permit = FREE_PERMIT  # which would refer to this stream
 
     async def _first_delta(self, watch: TimeWatch) -> TokenDelta:
         """SENT: opens the part. Returns its first delta that the reader has not seen yet."""

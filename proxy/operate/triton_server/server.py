@@ -40,6 +40,7 @@ WORKING = frozenset("RD")  # states of a thread, see proc(5): it waits for a cor
 MOST_LINES = 3
 TAIL_BYTES = 100_000
 STUB_POLL_S = 0.25
+ZOMBIE, STOPPED = "Z", "T"  # states in proc_pid_stat(5)
 SHOW_POLL_S = 0.25
 OLD_LOG_S = 7 * 86_400.0  # each pod has a host name of its own
 STOPPED_S = 0.75  # how long a tokenizer or detokenizer may be stopped
@@ -355,14 +356,16 @@ async def _first_death(lifeline: int) -> str:
     """
     stubs: dict[psutil.Process, str] | None = None
     stopped_polls: Counter[psutil.Process] = Counter()
+    begun: dict[int, str] = {}  # another process may get the number of one that died
     while True:
         # No file descriptor is free, or a process ended while they were listed: the next poll sees.
         with contextlib.suppress(OSError, psutil.Error):
             stubs = _running(lifeline) if stubs is None else stubs
             for stub, name in stubs.items():
-                if (status := _status(stub)) in (None, psutil.STATUS_ZOMBIE):
+                state, began = _state(stub.pid)
+                if state in ("", ZOMBIE) or begun.setdefault(stub.pid, began) != began:
                     return f"its process {stub.pid} died: {name}"
-                is_stopped = status == psutil.STATUS_STOPPED and "tokenizer" in name
+                is_stopped = state == STOPPED and "tokenizer" in name
                 stopped_polls[stub] = stopped_polls[stub] + 1 if is_stopped else 0
                 if stopped_polls[stub] * STUB_POLL_S > STOPPED_S:
                     return f"its process {stub.pid} stands still: {name}"
@@ -388,12 +391,15 @@ def _below(parent: psutil.Process) -> Iterator[tuple[psutil.Process, str]]:
                 yield from _below(child)
 
 
-def _status(process: psutil.Process) -> str | None:
-    """None if the process does not exist any more."""
+def _state(pid: int) -> tuple[str, str]:
+    """The letter of a process' state, and when it began; empty if there is none. psutil reads the
+    file three times for both, and each server is looked at four times a second.
+    """
     try:
-        return str(process.status()) if process.is_running() else None
-    except psutil.Error:
-        return None
+        fields = Path(f"/proc/{pid}/stat").read_text("latin-1").rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return "", ""
+    return fields[0], fields[19]
 
 
 async def until_idle(metrics_port: int, at_most_s: float, *, quiet_s: float = QUIET_S) -> bool:

@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from http import HTTPStatus
 from typing import Any
 
@@ -143,6 +144,7 @@ class Tracing:
         elif content is None or self._writing is None:
             self._write(record, line, content)
         else:  # to read a body of a megabyte takes milliseconds
+            record = copy(record)  # the log takes the stages away
             record.field_names = dict  # they may hold the body
             self._writing.submit(self._write, record, line, content)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from hpack import Decoder, Encoder, HPACKError
 from hpack.hpack import encode_integer
@@ -53,6 +54,7 @@ class HeadEncoder:
         return block
 
 
+@lru_cache(maxsize=64)  # most timeouts are the same
 def _literal(name: str, value: str) -> bytes:
     """A field as two literal strings, without Huffman coding (section 5.2)."""
     parts = [_LITERAL]

@@ -266,7 +266,7 @@ class Link(asyncio.Protocol):
             self._owner.place(stream)
 
     def start(self, stream: LeanStream) -> None:
-        """Needs `has_room`."""
+        """Needs `has_room`. What starts in one turn of the event loop is one write."""
         left_ms = math.ceil((stream.deadline - self._loop.time()) * 1000)
         message = stream.request
         if stream.terms is not None:  # adds the lease to the parameters: protobuf merges them
@@ -275,7 +275,7 @@ class Link(asyncio.Protocol):
             message += lease.SerializeToString()
         headers = [("grpc-timeout", f"{max(1, left_ms)}m"), *stream.metadata]
         self._open(stream, headers, message)
-        self._flush()
+        self._loop.call_soon(self._flush)
 
     def cancel(self, stream: LeanStream) -> None:
         self._remove(stream.number)
@@ -371,6 +371,8 @@ class Link(asyncio.Protocol):
         self._flush()
 
     def _flush(self) -> None:
+        if self._transport.is_closing():  # since a stream was started in this turn
+            return
         while self._can_write and (data := self._connection.output(WRITE_AT_MOST)):
             self._transport.write(data)
 
