@@ -217,7 +217,7 @@ class _Table:
 
 
 def _adding(metric: Counter | Histogram) -> Callable[..., None]:
-    return metric._value.inc if isinstance(metric, Counter) else partial(observe, metric)
+    return metric.inc if isinstance(metric, Counter) else partial(observe, metric)
 
 
 class GenerationMetrics:
