@@ -27,6 +27,7 @@ INFILLING_TOKENS = (
 )
 MARK = re.compile(r"[<\[｜|]\S*[>\]｜|]")
 FILES = ("tokenizer.json", "token_bytes.npz", "guide.json", "facts.json")
+LONGEST_RESPONSE_TEMPLATE = 16_385  # characters; the proxy takes one less
 NO_TEXT = b"\xff"  # a byte that valid UTF-8 never has
 SAMPLES = (
     "Hello, world! It's 3.14 o'clock.",
@@ -64,6 +65,7 @@ def make(
         end_ids=end_ids,
         chat_template=chat_template,
         tool_template=tool_template,
+        response_template=response_template(getattr(tokenizer, "response_template", None)),
         bos_token=tokenizer.bos_token or "",
         eos_token=tokenizer.eos_token or "",
         strips_leading_space=strips,
@@ -169,6 +171,18 @@ def infilling(backend: Any) -> tuple[str, str, str] | None:
     """The model's fill-in-the-middle tokens, if it has them."""
     known = {token.content for token in backend.get_added_tokens_decoder().values()}
     return next((names for names in INFILLING_TOKENS if known.issuperset(names)), None)
+
+
+def response_template(given: Any) -> str | None:
+    """The JSON of what tokenizer_config.json says. A longer one than the proxy takes is cut off, so
+    that the proxy refuses it.
+    """
+    if given is None:
+        return None
+    try:
+        return json.dumps(given, ensure_ascii=False)[:LONGEST_RESPONSE_TEMPLATE]
+    except RecursionError:
+        return ""
 
 
 def strips_leading_space(backend: Any, table: list[bytes]) -> bool:
