@@ -158,12 +158,8 @@ def _check_text(name: str, field: _Field) -> None:
 
 
 def _check_marks(marks: Sequence[str]) -> None:
-    if (
-        len(marks) > _MOST_MARKS
-        or max(map(len, marks), default=0) > _MOST_IN_MARK
-        or "…" in "".join(marks)
-    ):
-        raise Refused(f"it has over {_MOST_MARKS} marks, or one of over {_MOST_IN_MARK} characters")
+    if len(marks) > _MOST_MARKS:
+        raise Refused(f"it has more than {_MOST_MARKS} marks")
     for one in marks:
         if any(one in other and not other.endswith(one) for other in marks):
             raise Refused(f"the mark {one!r} is a part of another one")
@@ -430,7 +426,9 @@ def _forms(given: str | list[str] | None, pattern: str | None) -> list[_Form]:
 
 
 def _literal(text: str) -> _Form:
-    """The text with gaps for the white space at its ends."""
+    """The text with gaps for the white space at its ends. Raises Refused."""
+    if len(text) > _MOST_IN_MARK or "…" in text:  # which stands for what is between marks
+        raise Refused(f"the mark {text[:30]!r} is too long or has {'…'!r}")
     core = text.strip()
     if not core:
         return ((LINE if text == LINE else ANY),) if text else ()

@@ -11,14 +11,15 @@ def template(calls: dict[str, Any] | None = None, **fields: Any) -> dict[str, An
     found = {"content": {}, **fields}
     if calls is not None:
         found["tool_calls"] = {"repeats": True, **calls}
+    for name, field in found.items():
+        found[name] = {key: value for key, value in field.items() if value is not None}
     return {"defaults": {"role": "assistant"}, "start_anchor": "<|assistant|>", "fields": found}
 
 
-def objects(open: str, close: str | None, **more: Any) -> dict[str, Any]:
+def objects(open: str | None, close: str | None, **more: Any) -> dict[str, Any]:
     """Calls as JSON objects."""
     call = {"type": "function", "function": "{content}"}
-    found = {"open": open, "content": "json", "transform": call, **more}
-    return template(found | ({} if close is None else {"close": close}))
+    return template({"open": open, "close": close, "content": "json", "transform": call, **more})
 
 
 def listed(open: str, close: str | None, name: str = "name", arguments: str = "arguments"):
@@ -154,7 +155,9 @@ CANNOT = {
 }
 
 
-def thoughts(open: str | list[str], close: str | list[str], **fields: Any) -> dict[str, Any]:
+def thoughts(
+    open: str | list[str] | None, close: str | list[str] | None, **fields: Any
+) -> dict[str, Any]:
     content = fields.pop("content", {})
     return template(thinking={"open": open, "close": close, **fields}, content=content)
 
