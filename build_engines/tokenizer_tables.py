@@ -27,7 +27,6 @@ INFILLING_TOKENS = (
 )
 MARK = re.compile(r"[<\[｜|]\S*[>\]｜|]")
 FILES = ("tokenizer.json", "token_bytes.npz", "guide.json", "facts.json")
-LONGEST_RESPONSE_TEMPLATE = 16_385  # characters; the proxy takes one less
 NO_TEXT = b"\xff"  # a byte that valid UTF-8 never has
 SAMPLES = (
     "Hello, world! It's 3.14 o'clock.",
@@ -174,13 +173,9 @@ def infilling(backend: Any) -> tuple[str, str, str] | None:
 
 
 def response_template(given: Any) -> str | None:
-    """The JSON of what tokenizer_config.json says. A longer one than the proxy takes is cut off, so
-    that the proxy refuses it.
-    """
-    if given is None:
-        return None
+    """Its JSON, cut off behind one character more than the proxy takes."""
     try:
-        return json.dumps(given, ensure_ascii=False)[:LONGEST_RESPONSE_TEMPLATE]
+        return None if given is None else json.dumps(given)[:16_385]
     except RecursionError:
         return ""
 

@@ -120,8 +120,7 @@ class PromptWriter:
                 "a response template is not in use",
                 model=card.name,
                 reason=reason,
-                advice="the parsers are those that the chat template shows; `tool_parser` and "
-                "`reasoning_parser` in models.yaml can name others",
+                advice="name `tool_parser` and `reasoning_parser` in models.yaml, if need be",
             )
         try:
             if all((await self._known(card, "")).values()):

@@ -29,7 +29,7 @@ WALKS = 12
 # Those that a response template describes, where its guide is not its family's.
 DESCRIBED = [
     pytest.param(f"{RESPONSE_TEMPLATE}{json.dumps(TEMPLATES[name])}", id=f"template of {name}")
-    for name in ("exaone", "granite_20b_fc", "cohere", "internlm", "deepseek_v3", "muse_glimmer")
+    for name in ("exaone", "granite_20b_fc", "cohere", "lfm2", "deepseek_v3", "muse_glimmer")
 ]
 REQUIRED, AUTO = True, False
 

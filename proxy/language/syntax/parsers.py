@@ -158,10 +158,10 @@ def of_checkpoint(facts: ModelFacts) -> tuple[Described | None, str | None]:
     try:
         found = families.of_checkpoint(f"{RESPONSE_TEMPLATE}{facts.response_template}")
     except Refused as error:
-        return None, str(error)
-    for end in found.text_ends:
-        if not _parts_of((end,), facts.special_tokens):
-            return None, f"{end!r} ends the text and is no special token"
+        return None, str(error.args[0])
+    for mark in found.unread:
+        if not _parts_of((mark,), facts.special_tokens):
+            return None, f"the mark {mark!r} is no special token"
     return found, None
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
 from typing_extensions import Self
@@ -82,10 +83,9 @@ class ReasoningParser(PushParser[ReasoningEvent]):
         self._is_inside = is_inside
         self.is_undecided = may_be_inside and not is_inside
         self._tool_starts = tuple(tool_starts)
-        self._stripped = Stripped(self._emit_thought)
+        self._begin_reasoning()
         self._held: list[str] = []
         self._code = CodeSpans()
-        self.thought_code = CodeSpans()  # of the thought before what is held
         self.draft = ""
         self.on_held: PassOn = _ignore
         self.is_thinking = is_inside
@@ -207,14 +207,12 @@ class ReasoningParser(PushParser[ReasoningEvent]):
         self._emit_text(text)
 
     def _begin_reasoning(self) -> None:
-        self._stripped, self.thought_code = Stripped(self._emit_thought), CodeSpans()
+        self._stripped = Stripped(partial(self._events.delta, "thought", ReasoningDelta))
+        self.thought_code = CodeSpans()  # of the thought before what is held
 
     def _think(self, text: str) -> None:
         self.thought_code.read(text)
         self._emit_reasoning(text)
-
-    def _emit_thought(self, text: str) -> None:
-        self._events.delta("thought", ReasoningDelta, text)
 
     def _emit_reasoning(self, text: str) -> None:
         """Emits reasoning without the white space at its begin and its end."""

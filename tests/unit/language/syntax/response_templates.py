@@ -62,17 +62,6 @@ TEMPLATES: dict[str, dict[str, Any]] = {
     "jamba": listed("<tool_calls>", "</tool_calls>"),
     "nemotron_v2": listed("<TOOLCALL>", "</TOOLCALL>"),
     "cohere": listed("<|START_ACTION|>", "<|END_ACTION|>", "tool_name", "parameters"),
-    "internlm": template(
-        {
-            "open_pattern": r"<\|action_start\|>\s*<\|plugin\|>",
-            "close": "<|action_end|>",
-            "content": "json",
-            "transform": {
-                "type": "function",
-                "function": {"name": "{content.name}", "arguments": "{content.parameters}"},
-            },
-        }
-    ),
     "lfm2": template(
         {
             "open": "<|tool_call_start|>",
@@ -142,6 +131,7 @@ CANNOT = {
     ),
     "llama4_pythonic": "marks that may be missing",
     "phi4_mini_json": "a word as a mark",
+    "internlm": "two marks at a call's begin",
     "mistral": "two forms, by the model's version",
     "apertus": "a call's name is a key",
     "harmony": "free words in a call's header",
