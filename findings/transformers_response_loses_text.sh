@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Guess: with the response template of the documentation, for SmolLM, text before two calls is the message's
-# content, and an argument whose schema says string is a string.
-# Seen: the line break between the two calls opens the content again, and as that is then empty, the text is
-# gone. With the template that MuseGlimmer's checkpoints get, the string 007 stays, but 1234 becomes a number.
+# Guess: with the response template that the documentation shows, of SmolLM, text before two calls is the
+# content of the message.
+# Seen: a line break between the two calls, which models write, opens the content once more; as nothing else is
+# in it, it is empty, takes the place of the text, and is dropped.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -15,7 +15,7 @@ import sys
 import transformers
 from transformers.utils.chat_parsing import parse_response
 
-SMOLLM = {
+template = {
     "start_anchor": "<|im_start|>assistant\n",
     "fields": {
         "tool_calls": {
@@ -28,35 +28,12 @@ SMOLLM = {
         "content": {"close": "<|im_end|>", "content": "text"},
     },
 }
-ELEMENTS = {
-    "start_anchor": "<|start|>assistant",
-    "fields": {
-        "tool_calls": {
-            "open_pattern": '<invoke name="(?P<name>[^"]+)">',
-            "close": "</invoke>",
-            "repeats": True,
-            "content": "xml-inline",
-            "content_args": {
-                "tag_pattern": '<parameter name="(?P<key>[^"]+)">(?P<value>.*?)</parameter>',
-                "value_parser": {"name": "json", "args": {"allow_non_json": True}},
-            },
-            "transform": {"type": "function", "function": {"name": "{name}", "arguments": "{content}"}},
-        },
-    },
-}
 call = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
 print("transformers", transformers.__version__)
-texts = []
-for text in (f"Let me see.{call}{call}<|im_end|>", f"Let me see.{call}\n{call}<|im_end|>"):
-    texts.append(parse_response(text, SMOLLM, prefix="").get("content"))
-    print(repr(text), "-> content", repr(texts[-1]))
-schema = {"type": "object", "properties": {"zip": {"type": "string"}}}
-tools = [{"type": "function", "function": {"name": "f", "parameters": schema}}]
-values = []
-for value in ("007", "1234"):
-    text = f'<invoke name="f"><parameter name="zip">{value}</parameter></invoke>'
-    (found,) = parse_response(text, ELEMENTS, prefix="", tools=tools)["tool_calls"]
-    values.append(found["function"]["arguments"]["zip"])
-    print(value, "of type string ->", repr(values[-1]))
-sys.exit((texts, values) != (["Let me see.", None], ["007", 1234]))
+seen = []
+for calls in (call, call + call, f"{call}\n{call}"):
+    text = f"Let me see.\n{calls}<|im_end|>"
+    seen.append(parse_response(text, template, prefix="").get("content"))
+    print(repr(text), "-> content", repr(seen[-1]))
+sys.exit(seen != ["Let me see.", "Let me see.", None])
 PYTHON

@@ -24,8 +24,8 @@ from proxy.language.syntax.reader import PushParser
 from proxy.language.syntax.reasoning import TaggedReasoning
 from proxy.language.syntax.tool_parser import ToolParser
 
-_MOST_CHARACTERS, _MOST_IN_PATTERN, _MOST_IN_MARK = 16_384, 512, 96
-_MOST_MARKS, _MOST_FORMS, _DEEPEST = 64, 16, 4
+_MOST_CHARACTERS, _MOST_IN_PATTERN, _MOST_IN_MARK = 16_384, 512, 64
+_MOST_MARKS, _MOST_FORMS, _DEEPEST = 32, 16, 4
 
 # What patterns consist of. A slot is a named group of classes of characters.
 _PART = re.compile(

@@ -16,7 +16,7 @@ def template(calls: dict[str, Any] | None = None, **fields: Any) -> dict[str, An
     return {"defaults": {"role": "assistant"}, "start_anchor": "<|assistant|>", "fields": found}
 
 
-def objects(open: str | None, close: str | None, **more: Any) -> dict[str, Any]:
+def objects(open: str | None, close: str | list[str] | None, **more: Any) -> dict[str, Any]:
     """Calls as JSON objects."""
     call = {"type": "function", "function": "{content}"}
     return template({"open": open, "close": close, "content": "json", "transform": call, **more})

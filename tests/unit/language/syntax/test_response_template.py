@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from dataclasses import replace
 
@@ -37,7 +38,7 @@ from tests.unit.language.syntax.response_templates import (
     thoughts,
 )
 from tests.unit.language.syntax.syntaxes import SYNTAXES
-from tests.unit.language.syntax.test_tool_families import CASES, pieces_of, sayable
+from tests.unit.language.syntax.test_tool_families import CASES, DOCS, pieces_of, sayable
 
 
 def name_of(template: dict) -> str:
@@ -50,7 +51,14 @@ def own(template: dict, tools: dict, pieces: list[str]) -> Answer:
     return answered(parser, pieces)
 
 
-def test_every_family_has_a_template_or_a_reason():
+def test_every_family_has_a_template_or_a_reason_and_the_docs_say_so():
+    table = DOCS[DOCS.index("| family | a response template") :].split("\n\n", 1)[0]
+    rows = [line.split("|")[1:3] for line in table.splitlines()[2:-1]]
+    named = {
+        word: set(re.findall(r"`(\w+)`", "".join(cell for cell, said in rows if word in said)))
+        for word in ("yes", "no:")
+    }
+    assert named == {"yes": set(TEMPLATES), "no:": set(CANNOT)}
     assert set(TEMPLATES) | set(CANNOT) == set(TOOL_FAMILIES)
     assert set(REASONING) | set(CANNOT_REASON) == set(REASONING_FAMILIES)
     assert not set(TEMPLATES) & set(CANNOT)
@@ -311,6 +319,8 @@ def card(template: dict | str, chat_template: str = SHOWS_HERMES, **policy: str)
 CALLS, THOUGHT = objects("<a>", "</a>"), thoughts("<|think|>", "<|/think|>")
 BOTH = {**THOUGHT, "fields": {**THOUGHT["fields"], **CALLS["fields"]}}
 ENDED = {**CALLS, "fields": {**CALLS["fields"], "content": {"close": "<|im_end|>"}}}
+TWO_ENDS = objects("<a>", ["</a>", "<|im_end|>"])
+PLAIN_ENDS = objects("<a>", ["</a>", "</b>"])
 PLAIN_END = {**CALLS, "fields": {**CALLS["fields"], "content": {"close": "</answer>"}}}
 OWN = "response_template"
 
@@ -323,6 +333,8 @@ OWN = "response_template"
         (card(THOUGHT), "hermes", OWN, False),
         (card(ENDED), OWN, "qwen3", False),
         (card(PLAIN_END), "hermes", "qwen3", True),
+        (card(TWO_ENDS), OWN, "qwen3", False),
+        (card(PLAIN_ENDS), "hermes", "qwen3", True),
         (card(BOTH, tool_parser="mistral"), "mistral", OWN, False),
         (card(BOTH, reasoning_parser="none"), OWN, None, False),
         (card(BOTH, tool_parser="none", reasoning_parser="kimi"), None, "kimi", False),
