@@ -132,12 +132,10 @@ def syntax_of(card: ModelCard) -> CardSyntax:
     elif reasoning == AUTO:
         reasoning = in_template(template, REASONING_FAMILIES) or NONE
     reasoning_parser = None if reasoning == NONE else reasoning_family(reasoning)
-    if (
-        reasoning_parser
-        and reasoning == own_name
-        and _parts_of(reasoning_parser.starts, facts.special_tokens)
-    ):  # which never stand in text
-        reasoning_parser = type(own_name[:17], (reasoning_parser,), {"is_anywhere": True})
+    is_own, specials = reasoning == own_name, facts.special_tokens
+    if is_own and reasoning_parser and _parts_of(reasoning_parser.starts, specials):
+        # special tokens never stand in text
+        reasoning_parser = type("Anywhere", (reasoning_parser,), {"is_anywhere": True})
     marks = () if reasoning_parser is None else reasoning_parser.marks()
     call_marks = () if tools == NONE else tool_family(tools).marks()
     return CardSyntax(

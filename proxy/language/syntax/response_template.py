@@ -46,6 +46,7 @@ _PLAIN_TAG = re.compile(r'</?[a-z]+(?: \w+=")?>?')
 _OPENING_TAG = re.compile(r"<([\w:]+)[ =]")
 
 Base = TypeVar("Base", bound=PushParser[Any])
+Args = dict[str, Any]
 
 
 class Refused(KeyError):
@@ -60,7 +61,7 @@ class _Field(BaseModel):
     close: str | list[str] | None = None
     close_pattern: str | None = None
     content: str = "text"
-    content_args: dict[str, Any] = {}
+    content_args: Args = {}
     repeats: bool = False
     join: str | None = None
     optional: bool = True
@@ -85,9 +86,7 @@ class _Template(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """The families that a template describes. unread: marks that no parser removes, so that they
-    must be special tokens.
-    """
+    """The families of a template. unread: marks that no parser reads: must be special tokens."""
 
     tools: type[ToolParser] | None
     reasoning: type[TaggedReasoning] | None
@@ -95,13 +94,7 @@ class Described:
 
 
 def described(text: str) -> Described:
-    """
-    Args:
-        text: the template's JSON.
-
-    Raises:
-        Refused: it is no template, or says what this reader cannot do.
-    """
+    """The families of the template with this JSON. Raises Refused."""
     template = _template(text)
     fields = dict(template.fields)
     names = ("thinking", "reasoning_content", "reasoning")
@@ -176,7 +169,7 @@ def _reasoning(
     if not starts or not ends:
         raise Refused("the reasoning has no mark at its begin, or none at its end")
     before = "".join(text_begins[:1])
-    marks: dict[str, Any] = {"starts": starts, "ends": ends, "wrappers": wrappers}
+    marks: Args = {"starts": starts, "ends": ends, "wrappers": wrappers}
     marks |= {"before_answer": before, "closing": f"{ends[0]}{before}"}
     return _family(TaggedReasoning, is_anywhere=field.repeats, **marks)
 
@@ -267,20 +260,18 @@ def _named_forms(
     return section, f"{begin}…{tail.rstrip()}{gap}…{gap}{end}{behind}"
 
 
-def _named_objects(
-    section: str, call: str, dialect: dict[str, Any], *, is_own: bool
-) -> type[ToolParser]:
+def _named_objects(section: str, call: str, args: Args, *, is_own: bool) -> type[ToolParser]:
     """Arguments in JSON, or in Gemma's dialect of it. is_own: each call has a section."""
     written = written_as(call, section)
     begin, name_end, end = (one.strip() for one in (written.begin, written.middle, written.end))
     inner = tuple(filter(None, (end, name_end)))
-    found: dict[str, Any] = {
+    found: Args = {
         "sections": ((written.head.strip(), written.foot.strip()),) if written.head else (),
         "call_begin": begin,
         "call_end": end,
         "call_syntax": written_as(section.replace("…", call)) if is_own else written,
     }
-    match dialect:
+    match args:
         case {"unquoted_keys": True, "string_delims": [[str(quote), str(other)]], **more} if (
             quote == other and quote[:1] == "<" and not more and not name_end
         ):
@@ -290,7 +281,7 @@ def _named_objects(
     return _family(NamedCalls, name_end=name_end, inner_marks=inner, **found)
 
 
-def _elements(section: str, call: str, args: dict[str, Any], *, is_own: bool) -> type[ToolParser]:
+def _elements(section: str, call: str, args: Args, *, is_own: bool) -> type[ToolParser]:
     """Arguments in elements."""
     forms = _forms(None, str(args.get("tag_pattern", "")))
     shape = _ELEMENT.fullmatch(forms[0])
