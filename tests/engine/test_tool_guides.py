@@ -23,13 +23,15 @@ from proxy.language.syntax.reasoning import ThinkParser
 from proxy.language.syntax.special_tokens import InexpressibleTokens, with_token_ids
 from tests.fixtures.guide_info import CLOSING, VOCAB_SIZE, walk
 from tests.fixtures.tool_calls import OPTIONAL, TOOLS, assert_conform, read
-from tests.unit.language.syntax.response_templates import TEMPLATES
+from tests.unit.language.syntax.response_templates import TEMPLATES, named
 
 WALKS = 12
 # Those that a response template describes, where its guide is not its family's.
+OWN_SECTIONS = named(r"<call>\s*<f=(?P<name>[^>]+)>", r"</f>\s*</call>")
+NAMES = ("exaone", "granite_20b_fc", "cohere", "lfm2", "deepseek_v3", "muse_glimmer")
 DESCRIBED = [
-    pytest.param(f"{RESPONSE_TEMPLATE}{json.dumps(TEMPLATES[name])}", id=f"template of {name}")
-    for name in ("exaone", "granite_20b_fc", "cohere", "lfm2", "deepseek_v3", "muse_glimmer")
+    pytest.param(f"{RESPONSE_TEMPLATE}{json.dumps(template)}", id=f"template of {name}")
+    for name, template in [*((one, TEMPLATES[one]) for one in NAMES), ("sections", OWN_SECTIONS)]
 ]
 REQUIRED, AUTO = True, False
 
