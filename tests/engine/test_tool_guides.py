@@ -16,7 +16,7 @@ from guides.state import GuideState
 from port import Guide
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.tools import Tool
-from proxy.language.syntax.families import REASONING_FAMILIES, RESPONSE_TEMPLATE
+from proxy.language.syntax.families import RESPONSE_TEMPLATE
 from proxy.language.syntax.families import TOOL_FAMILIES as FAMILIES
 from proxy.language.syntax.guides import FALLBACK_FAMILY, GuideOrder, Guides, guides_of
 from proxy.language.syntax.reasoning import ThinkParser
@@ -225,14 +225,13 @@ def test_every_kind_of_constraint_may_follow_reasoning(kind, text, answer, compi
 
 
 def test_kimi_k3_s_calls_follow_an_empty_response(compiler):
-    reasoning = REASONING_FAMILIES["kimi_k3"]
     order = GuideOrder(
         constraint=None,
         tools=TOOLS[2:],
         must_call=True,
         in_parallel=True,
         family="kimi_k3",
-        reasoning=reasoning,
+        reasoning="kimi_k3",
         special_tokens={},
     )
     call = '<|open|>call tool="ping" index="1"<|sep|><|close|>call<|sep|>'
