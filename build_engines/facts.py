@@ -16,6 +16,7 @@ class Facts:
     strips_leading_space: decode() drops one space at the start of a text.
 
     tool_template: replaces chat_template for chats with tools, if the model has both.
+    response_template: the JSON in which the checkpoint says how its answers are read.
     infilling: the special tokens before the prefix, the suffix and the middle.
     special_tokens: text by id; the detokenizer returns no bytes for them.
     added_marks: added tokens that are not special but look like markup, such as <think>.
@@ -33,6 +34,7 @@ class Facts:
     kv_token_bytes: int  # keys and values of one token in the engine's cache
     infilling: tuple[str, str, str] | None = None
     tool_template: str | None = None
+    response_template: str | None = None
     added_marks: tuple[str, ...] = ()
 
     def write(self, path: Path) -> None:
@@ -71,6 +73,8 @@ class Facts:
             parameters["chat_template"] = self.chat_template
         if self.tool_template is not None:
             parameters["tool_template"] = self.tool_template
+        if self.response_template is not None:
+            parameters["response_template"] = self.response_template
         if self.infilling is not None:
             parameters |= zip(INFILLING_PARAMETERS, self.infilling, strict=True)
         return parameters

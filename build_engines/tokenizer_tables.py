@@ -64,6 +64,7 @@ def make(
         end_ids=end_ids,
         chat_template=chat_template,
         tool_template=tool_template,
+        response_template=response_template(getattr(tokenizer, "response_template", None)),
         bos_token=tokenizer.bos_token or "",
         eos_token=tokenizer.eos_token or "",
         strips_leading_space=strips,
@@ -169,6 +170,14 @@ def infilling(backend: Any) -> tuple[str, str, str] | None:
     """The model's fill-in-the-middle tokens, if it has them."""
     known = {token.content for token in backend.get_added_tokens_decoder().values()}
     return next((names for names in INFILLING_TOKENS if known.issuperset(names)), None)
+
+
+def response_template(given: Any) -> str | None:
+    """Its JSON, cut off behind one character more than the proxy takes."""
+    try:
+        return None if given is None else json.dumps(given)[:16_385]
+    except RecursionError:
+        return ""
 
 
 def strips_leading_space(backend: Any, table: list[bytes]) -> bool:

@@ -174,6 +174,7 @@ class ModelFacts:
     None for what the context leaves. runtime: what decodes, as Triton or we call it.
     guide_kinds: those that the tokenizer accepts; models.yaml may disable some.
     tool_template: for chats with tools, in place of chat_template, where a model has both.
+    response_template: the JSON in which the checkpoint says how its answers are read.
     infilling: special tokens before a prefix, before a suffix, and before what comes between.
     special_tokens: text by id of the tokens that the detokenizer has no bytes for.
     added_marks: further tokens that its tokenizer finds before all others, and look like marks.
@@ -199,6 +200,7 @@ class ModelFacts:
     runtime: str = "onnx"
     guide_kinds: tuple[GuideKind, ...] = tuple(GuideKind)
     tool_template: str | None = None
+    response_template: str | None = None
     infilling: tuple[str, str, str] | None = None
     special_tokens: Mapping[int, bytes] = field(default_factory=dict, hash=False)
     adapters: tuple[str, ...] = ()

@@ -126,7 +126,7 @@ def _order(request: GenerationRequest, card: ModelCard, syntax: CardSyntax) -> G
         must_call=request.tool_choice.mode is ToolMode.REQUIRED,
         in_parallel=request.calls_in_parallel,
         family=syntax.tools,
-        reasoning=syntax.reasoning_parser if is_chat else None,
+        reasoning=syntax.reasoning if is_chat else None,
         special_tokens=card.facts.special_tokens,
     )
 

@@ -27,7 +27,7 @@ from proxy.domain.tools import Tool
 from proxy.language.prompting import chat_template, control_tokens
 from proxy.language.prompting.callers_text import RenderedPrompt, TooLongToMark
 from proxy.language.prompting.template_forms import Forms
-from proxy.language.syntax.parsers import GENERIC, CardSyntax, input_escapes
+from proxy.language.syntax.parsers import GENERIC, CardSyntax, input_escapes, syntax_of
 
 logger = structlog.get_logger(__name__)
 
@@ -115,6 +115,13 @@ class PromptWriter:
 
     async def learn(self, card: ModelCard) -> None:
         """Finds out what the model's templates want, and compiles them, before its first chat."""
+        if (reason := syntax_of(card).refused) is not None:
+            logger.warning(
+                "a response template is not in use",
+                model=card.name,
+                reason=reason,
+                advice="name `tool_parser` and `reasoning_parser` in models.yaml, if need be",
+            )
         try:
             if all((await self._known(card, "")).values()):
                 await asyncio.to_thread(chat_template.prepare, card.facts)

@@ -17,6 +17,7 @@ from build_engines.models_file import ModelsFileError
 from proxy.domain.engine import NotReady
 from proxy.domain.errors import LaunchError
 from proxy.domain.model import CAPABILITIES, Adopted, Kind, LoadedModel
+from proxy.language.syntax.parsers import of_checkpoint
 from proxy.operate.doctor.checks import Check
 from proxy.pools.discovery import source_url
 from proxy.pools.discovery.source import InvalidSource, StaticList
@@ -84,6 +85,8 @@ def _described(found: Found) -> Iterator[str]:
     if model.facts.kind is not Kind.TEXT:
         yield f"can {', '.join(sorted(model.capabilities - OURS))}"
         yield f"cannot {', '.join(sorted(CAPABILITIES - OURS - model.capabilities)) or 'nothing'}"
+    if (reason := of_checkpoint(model.facts)[1]) is not None:
+        yield f"its response template is not in use: {reason}"
     yield from found.notes
     if model.facts.adopted is not None and model.facts.pooling is None:
         yield "with a tokenizer in models.yaml: chats, exact counts of prompts, limits on them"

@@ -198,6 +198,7 @@ def _facts(model: str, parameters: Mapping[str, str]) -> ModelFacts:
             context_length=int(parameters["context_length"]),
             chat_template=parameters.get("chat_template"),
             tool_template=parameters.get("tool_template"),
+            response_template=parameters.get("response_template"),
             bos_token=parameters["bos_token"],
             eos_token=parameters["eos_token"],
             strips_leading_space=parameters["strips_leading_space"] == "1",

@@ -16,7 +16,7 @@ from typing import Any
 
 from build_engines.errors import BuildError
 from build_engines.json_files import read_object
-from build_engines.tokenizer_tables import added_marks, infilling, special_tokens
+from build_engines.tokenizer_tables import added_marks, infilling, response_template, special_tokens
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import ErrorCode, InvalidRequest, unsupported
 from proxy.domain.model import ModelFacts
@@ -70,6 +70,7 @@ class LocalTokenizer:
             known,
             chat_template=templates.get("default"),
             tool_template=templates.get("tool_use"),
+            response_template=response_template(self._config.get("response_template")),
             bos_token=self._text("bos_token"),
             eos_token=self._text("eos_token"),
             vocab_size=1 + max(backend.get_vocab(with_added_tokens=True).values()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,16 +12,19 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from build_engines.errors import BuildError
+from build_engines.facts import Facts
 from build_engines.tokenizer_tables import (
     NO_TEXT,
     chat_templates,
     check,
     guide_info,
     infilling,
+    response_template,
     strips_leading_space,
     token_bytes,
 )
 from proxy.generation.choice.answer_text import TextDecoder
+from proxy.language.syntax.response_template import Refused, described
 from tests.fixtures.examples import examples
 from tests.fixtures.random_model import byte_level_tokenizer, sentencepiece_tokenizer
 
@@ -167,3 +171,40 @@ def test_of_named_templates_two_are_kept(given, found, tmp_path):
     made.save_pretrained(tmp_path)
     loaded = type(made).from_pretrained(tmp_path)
     assert chat_templates(loaded) == found
+
+
+RESPONSE = {"start_anchor": "<a>", "fields": {"thinking": {"open": "é", "close": "</a>"}}}
+
+
+@pytest.mark.parametrize("given", [None, RESPONSE])
+def test_the_response_template_becomes_a_parameter(given, tmp_path):
+    made = byte_level_tokenizer()
+    made.response_template = given
+    made.save_pretrained(tmp_path / "weights")
+    loaded = type(made).from_pretrained(tmp_path / "weights")
+    found = response_template(loaded.response_template)
+    assert (found and json.loads(found)) == given
+    make_facts = partial(
+        Facts,
+        context_length=1,
+        vocab_size=1,
+        end_ids=(),
+        chat_template=None,
+        bos_token="",
+        eos_token="",
+        strips_leading_space=False,
+        special_tokens={},
+        created=1,
+        kv_token_bytes=1,
+    )
+    make_facts(response_template=found).write(tmp_path / "facts.json")
+    assert Facts.read(tmp_path / "facts.json").as_parameters().get("response_template") == found
+
+
+def test_a_response_template_that_is_too_long_or_deep_is_cut():
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    for one in ({"fields": "x" * 20_000}, deep):
+        with pytest.raises(Refused):
+            described(response_template(one))

@@ -16,15 +16,23 @@ from guides.state import GuideState
 from port import Guide
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.tools import Tool
-from proxy.language.syntax.families import REASONING_FAMILIES
+from proxy.language.syntax.families import RESPONSE_TEMPLATE
 from proxy.language.syntax.families import TOOL_FAMILIES as FAMILIES
 from proxy.language.syntax.guides import FALLBACK_FAMILY, GuideOrder, Guides, guides_of
 from proxy.language.syntax.reasoning import ThinkParser
 from proxy.language.syntax.special_tokens import InexpressibleTokens, with_token_ids
 from tests.fixtures.guide_info import CLOSING, VOCAB_SIZE, walk
 from tests.fixtures.tool_calls import OPTIONAL, TOOLS, assert_conform, read
+from tests.unit.language.syntax.response_templates import TEMPLATES, named
 
 WALKS = 12
+# Those that a response template describes, where its guide is not its family's.
+OWN_SECTIONS = named(r"<call>\s*<f=(?P<name>[^>]+)>", r"</f>\s*</call>")
+NAMES = ("exaone", "granite_20b_fc", "cohere", "lfm2", "deepseek_v3", "muse_glimmer")
+DESCRIBED = [
+    pytest.param(f"{RESPONSE_TEMPLATE}{json.dumps(template)}", id=f"template of {name}")
+    for name, template in [*((one, TEMPLATES[one]) for one in NAMES), ("sections", OWN_SECTIONS)]
+]
 REQUIRED, AUTO = True, False
 
 
@@ -49,7 +57,7 @@ def answers(guide, compiler, vocabulary, seed: int = 0) -> list[str]:
     return [text.decode() for text in walks if text is not None]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES, *DESCRIBED])
 def test_whatever_is_written_under_required_is_calls_that_conform(family, compiler, vocabulary):
     guide = call_guide(family, TOOLS, REQUIRED, in_parallel=True)
     texts = answers(guide, compiler, vocabulary)
@@ -65,7 +73,7 @@ def test_whatever_is_written_under_required_is_calls_that_conform(family, compil
     assert len(names) > 1
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES, *DESCRIBED])
 def test_not_in_parallel_is_exactly_one_call(family, compiler, vocabulary):
     guide = call_guide(family, TOOLS[1:], REQUIRED, in_parallel=False)
     for text in answers(guide, compiler, vocabulary):
@@ -106,7 +114,7 @@ def test_with_auto_and_one_call_nothing_follows_it(compiler):
 PYTHONIC = {"pythonic", "llama4_pythonic"}
 
 
-@pytest.mark.parametrize("family", sorted(set(FAMILIES) - PYTHONIC))
+@pytest.mark.parametrize("family", [*sorted(set(FAMILIES) - PYTHONIC), *DESCRIBED])
 def test_with_auto_a_call_as_required_writes_it_may_follow_text(family, compiler, vocabulary):
     required = call_guide(family, TOOLS, REQUIRED, in_parallel=False)
     auto = call_guide(family, TOOLS, AUTO, in_parallel=False)
@@ -217,14 +225,13 @@ def test_every_kind_of_constraint_may_follow_reasoning(kind, text, answer, compi
 
 
 def test_kimi_k3_s_calls_follow_an_empty_response(compiler):
-    reasoning = REASONING_FAMILIES["kimi_k3"]
     order = GuideOrder(
         constraint=None,
         tools=TOOLS[2:],
         must_call=True,
         in_parallel=True,
         family="kimi_k3",
-        reasoning=reasoning,
+        reasoning="kimi_k3",
         special_tokens={},
     )
     call = '<|open|>call tool="ping" index="1"<|sep|><|close|>call<|sep|>'

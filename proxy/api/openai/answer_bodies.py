@@ -333,6 +333,10 @@ class ModelBody(AnswerBody):
     )
     tool_parser: str | None
     reasoning_parser: str | None
+    response_template: str | None = Field(
+        description="Why the checkpoint's response template is not in use; null: it is, or the "
+        "checkpoint has none."
+    )
     capabilities: list[str] = Field(
         description="Optional parameters that the model takes.", examples=[["seed", "top_p"]]
     )

@@ -51,7 +51,7 @@ from proxy.domain.request_limits import smaller
 from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 from proxy.generation.service import Service
 from proxy.language.structured.constraint_errors import map_constraint_error
-from proxy.language.syntax.parsers import syntax_of
+from proxy.language.syntax.parsers import public_name, syntax_of
 from proxy.models.registry import Registry
 
 _NAMES = {**FIELD_NAMES, "constraint": "guided_decoding"}
@@ -232,8 +232,9 @@ def _model_body(card: ModelCard, name: str) -> dict[str, Any]:
         "default_max_tokens": smaller(card.facts.default_max_tokens, card.limits.max_tokens),
         "limits": asdict(card.limits),
         "pooling": pooling and _pooling_body(pooling),
-        "tool_parser": syntax.tools,
-        "reasoning_parser": syntax.reasoning,
+        "tool_parser": public_name(syntax.tools),
+        "reasoning_parser": public_name(syntax.reasoning),
+        "response_template": syntax.refused,
         "capabilities": sorted(_NAMES.get(name, name) for name in card.capabilities - _INTERNAL),
         **({} if first is None else {"deprecation_date": first.isoformat()}),
         "sunset": None if lifecycle.sunset is None else lifecycle.sunset.isoformat(),

@@ -34,7 +34,7 @@ from proxy.language.syntax.call_syntax import (
     written_as,
 )
 from proxy.language.syntax.literal import Broken, CutOff, escaped, literal_in
-from proxy.language.syntax.reader import Steps
+from proxy.language.syntax.reader import Steps, Stripped
 from proxy.language.syntax.tool_parser import SectionCalls, TemplateMarks
 
 ANY_TYPE = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
@@ -183,6 +183,7 @@ class MarkupCalls(SectionCalls):
     has_lines: ClassVar[bool] = False  # as Markup's
     also_space: ClassVar[str] = ""  # as Markup's
     barred: ClassVar[str] = ""  # from values in guides
+    strips_values: ClassVar[bool] = False  # of white space
     markup: ClassVar[Markup]
     _value_marks: ClassVar[ValueMarks]
 
@@ -290,14 +291,19 @@ class MarkupCalls(SectionCalls):
             yield from self._reader.accept("\n")
         marks = yield from self._marks_of_value()
         value = BareValue(self._reader, marks, self._is_next_key)
+
+        def write(text: str) -> None:
+            self._emit_arguments(escaped(text))
+
         if types == {"string"}:
             self._emit_arguments('"')
-            lost = yield from value.read(lambda text: self._emit_arguments(escaped(text)))
+            lost = yield from value.read(Stripped(write) if self.strips_values else write)
             self._emit_arguments('"')
         else:
             parts: list[str] = []
             lost = yield from value.read(parts.append)
-            self._emit_arguments(typed("".join(parts), types))
+            text = "".join(parts)
+            self._emit_arguments(typed(text.strip() if self.strips_values else text, types))
         if lost:
             raise Broken(lost)
 

@@ -19,6 +19,7 @@ from proxy.language.syntax import (
     reasoning,
 )
 from proxy.language.syntax.reasoning import ReasoningParser
+from proxy.language.syntax.response_template import Described, described
 from proxy.language.syntax.tool_parser import SectionCalls, ToolParser
 
 Parser = TypeVar("Parser", bound=type[Any])
@@ -26,6 +27,9 @@ Parser = TypeVar("Parser", bound=type[Any])
 # Entry points of users' packages: each is a parser's class.
 TOOL_ENTRY_POINTS = "triton_openai.tool_parsers"
 REASONING_ENTRY_POINTS = "triton_openai.reasoning_parsers"
+
+# With the template's JSON behind it, the name of a family that a checkpoint describes.
+RESPONSE_TEMPLATE = "response_template:"
 
 # A chat template belongs to the first family whose marks it contains: families whose marks occur
 # in the templates of others, too, stand behind those. Of equal ones the first gives the name.
@@ -130,12 +134,25 @@ for _family in TOOL_FAMILIES.values():
 
 def tool_family(name: str) -> type[ToolParser]:
     """Raises KeyError: no family has this name; the message lists those that exist."""
+    if name.startswith(RESPONSE_TEMPLATE) and (found := of_checkpoint(name).tools):
+        return found
     return TOOL_FAMILIES.get(name) or _plugin(TOOL_ENTRY_POINTS, name, ToolParser)
 
 
 def reasoning_family(name: str) -> type[ReasoningParser]:
     """Raises as `tool_family`."""
+    if name.startswith(RESPONSE_TEMPLATE) and (found := of_checkpoint(name).reasoning):
+        return found
     return REASONING_FAMILIES.get(name) or _plugin(REASONING_ENTRY_POINTS, name, ReasoningParser)
+
+
+@lru_cache(maxsize=64)
+def of_checkpoint(name: str) -> Described:
+    """The families of a name that begins with RESPONSE_TEMPLATE. Raises Refused."""
+    found = described(name.removeprefix(RESPONSE_TEMPLATE))
+    if found.tools is not None:
+        found.tools.other_bodies = _bodies(found.tools)
+    return found
 
 
 def in_template(chat_template: str, families: Mapping[str, type[Any]]) -> str | None:

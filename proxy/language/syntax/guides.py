@@ -23,9 +23,8 @@ from proxy.language.structured.recent import Recent, fingerprint
 from proxy.language.structured.schema import schemas
 from proxy.language.structured.structural_tags import either, format_of, structural_tag
 from proxy.language.syntax.call_syntax import INPUT_SCHEMA
-from proxy.language.syntax.families import tool_family
+from proxy.language.syntax.families import reasoning_family, tool_family
 from proxy.language.syntax.json_calls import JsonListParser
-from proxy.language.syntax.reasoning import ReasoningParser
 from proxy.language.syntax.special_tokens import InexpressibleTokens, with_token_ids
 
 GUIDE_AT_MOST = 2_000_000  # characters
@@ -44,7 +43,8 @@ class GuideOrder:
 
     constraint: the caller's, where the engine enforces it. tools: those that the model may call,
     if it is not free in how it calls them. must_call: it must call one. family: the name of the
-    model's tool family. reasoning: None where none comes before the answer.
+    model's tool family. reasoning: of its family of reasoning; None where none comes before the
+    answer.
     """
 
     constraint: Constraint | None
@@ -52,7 +52,7 @@ class GuideOrder:
     must_call: bool
     in_parallel: bool
     family: str | None
-    reasoning: type[ReasoningParser] | None
+    reasoning: str | None
     special_tokens: Mapping[int, bytes]
 
     @property
@@ -98,7 +98,8 @@ def guides_of(order: GuideOrder) -> Guides:
         return NO_GUIDES
     answer = _with_token_ids(constraint, order) if calls else constraint
     inside = before = answer
-    if (reasoning := order.reasoning) is not None:
+    if order.reasoning is not None:
+        reasoning = reasoning_family(order.reasoning)
         following = reasoning.answer(constraint, is_calls=calls is not None)
         inside = _with_token_ids(reasoning.in_reasoning(following), order)
         before = _with_token_ids(reasoning.before_reasoning(following), order)

@@ -20,7 +20,7 @@ from proxy.language.syntax.reader import Steps
 from proxy.language.syntax.reasoning import COHERE_WRAPPERS
 from proxy.language.syntax.tool_parser import NAME, BareCalls, TemplateMarks, ToolParser
 
-_ARGUMENTS = ("arguments", "parameters", "args")
+ARGUMENTS = ("arguments", "parameters", "args")
 _QUOTES = "\"'"
 _ALPHANUMERIC = ascii_letters + digits
 
@@ -102,7 +102,7 @@ class CallObjects(ToolParser):
                 yield from self._entries(is_inner=True)
             elif key in (self.name_key, "name") or (key in self._other_names and not self._name):
                 self._name = yield from self._word()
-            elif key in _ARGUMENTS:
+            elif key in ARGUMENTS:
                 yield from self._arguments()
             elif self._is_bare and key not in ("type", "id", "function", "index"):
                 raise Broken

@@ -62,6 +62,22 @@ class DeepSeekV31Parser(DeepSeekV3Parser):
     template_marks = (("<｜tool▁call▁begin｜>",),)
 
 
+class NamedCalls(SectionCalls):
+    """A mark, the name, a mark, the arguments in JSON, a mark: as a response template says."""
+
+    name_end: ClassVar[str]
+    call_end: ClassVar[str]
+
+    def _call(self) -> Steps[None]:
+        yield from self._reader.space()
+        self._name = yield from self._whole_name()
+        yield from self._reader.space()
+        yield from self._expect(self.name_end)
+        yield from self._reader.space()
+        yield from self._json_arguments(*filter(None, (self.call_end,)))
+        yield from self._end(self.call_end)
+
+
 STRING = frozenset({"string"})
 _KEY = re.compile(r"[^:=,<>(){}\[\]\"\s]*")
 _OTHER_VALUES = "{[\"'"

@@ -10,14 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from proxy.domain.model import ModelCard
+from proxy.domain.model import ModelCard, ModelFacts
 from proxy.domain.request import ChatPrompt, GenerationRequest
 from proxy.domain.tools import ToolMode
 from proxy.language.structured.escaped_grammar import IN_JSON, IN_MARKUP, Escapes
+from proxy.language.syntax import families
 from proxy.language.syntax.call_syntax import INPUT_SCHEMA
 from proxy.language.syntax.custom_inputs import CustomInputs
 from proxy.language.syntax.families import (
     REASONING_FAMILIES,
+    RESPONSE_TEMPLATE,
     TOOL_FAMILIES,
     in_template,
     reasoning_family,
@@ -25,6 +27,7 @@ from proxy.language.syntax.families import (
 )
 from proxy.language.syntax.output_parser import OutputParser
 from proxy.language.syntax.reasoning import ReasoningParser
+from proxy.language.syntax.response_template import Described, Refused
 
 AUTO, NONE, GENERIC = "auto", "none", "generic"
 READS_TOOLS = re.compile(r"\{[{%][^'\"{}]*\btools\b")  # in code, and in front of any text there
@@ -34,6 +37,7 @@ READS_TOOLS = re.compile(r"\{[{%][^'\"{}]*\btools\b")  # in code, and in front o
 class CardSyntax:
     """What depends on the card alone. tools, reasoning: the families' names; None for no family.
 
+    refused: why the checkpoint's response template is not in use; None: it is, or there is none.
     special_tokens: all of the model's. chat_specials: those that are marks of the reasoning, which
     the parser of a chat's answer needs as text; tool_specials: also those of calls.
     """
@@ -41,6 +45,7 @@ class CardSyntax:
     tools: str | None
     reasoning: str | None
     reasoning_parser: type[ReasoningParser] | None
+    refused: str | None
     special_tokens: Mapping[int, bytes]
     chat_specials: Mapping[int, bytes]
     tool_specials: Mapping[int, bytes]
@@ -104,10 +109,13 @@ class CardSyntax:
 
 @lru_cache(maxsize=64)
 def syntax_of(card: ModelCard) -> CardSyntax:
-    """The families that models.yaml names; for `auto`, those that the chat template shows, and
-    `generic` where it shows no tools at all.
+    """The families that models.yaml names; for `auto`, those that the checkpoint's response
+    template describes, else those that the chat template shows, and `generic` where it shows no
+    tools at all.
     """
     facts = card.facts
+    own, refused = of_checkpoint(facts)
+    own_name = f"{RESPONSE_TEMPLATE}{facts.response_template}"
     template = facts.chat_template or ""
     tools, reasoning = card.tool_parser, card.reasoning_parser
     if tools == AUTO:
@@ -115,21 +123,50 @@ def syntax_of(card: ModelCard) -> CardSyntax:
         # a template that shows no tools gets our words for them, and calls are written as these say
         if template and READS_TOOLS.search(words) is None:
             tools = GENERIC
+        elif own and own.tools:
+            tools = own_name
         else:
             tools = in_template(words, TOOL_FAMILIES) or NONE
-    if reasoning == AUTO:
+    if reasoning == AUTO and own and own.reasoning:
+        reasoning = own_name
+    elif reasoning == AUTO:
         reasoning = in_template(template, REASONING_FAMILIES) or NONE
     reasoning_parser = None if reasoning == NONE else reasoning_family(reasoning)
+    is_own, specials = reasoning == own_name, facts.special_tokens
+    if is_own and reasoning_parser and _parts_of(reasoning_parser.starts, specials):
+        # special tokens never stand in text
+        reasoning_parser = type("Anywhere", (reasoning_parser,), {"is_anywhere": True})
     marks = () if reasoning_parser is None else reasoning_parser.marks()
     call_marks = () if tools == NONE else tool_family(tools).marks()
     return CardSyntax(
         tools=None if tools == NONE else tools,
         reasoning=None if reasoning == NONE else reasoning,
         reasoning_parser=reasoning_parser,
+        refused=refused,
         special_tokens=facts.special_tokens,
         chat_specials=_parts_of(marks, facts.special_tokens),
         tool_specials=_parts_of((*call_marks, *marks), facts.special_tokens),
     )
+
+
+def of_checkpoint(facts: ModelFacts) -> tuple[Described | None, str | None]:
+    """What the checkpoint's response template describes, or why that is not used."""
+    if facts.response_template is None:
+        return None, None
+    try:
+        found = families.of_checkpoint(f"{RESPONSE_TEMPLATE}{facts.response_template}")
+    except Refused as error:
+        return None, str(error.args[0])
+    for mark in found.unread:
+        if not _parts_of((mark,), facts.special_tokens):
+            return None, f"the mark {mark!r} is no special token"
+    return found, None
+
+
+def public_name(family: str | None) -> str | None:
+    """The name as `/v1/models` shows it."""
+    is_own = family is not None and family.startswith(RESPONSE_TEMPLATE)
+    return RESPONSE_TEMPLATE.rstrip(":") if is_own else family
 
 
 def _parts_of(marks: tuple[str, ...], specials: Mapping[int, bytes]) -> Mapping[int, bytes]:

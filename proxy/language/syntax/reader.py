@@ -257,6 +257,27 @@ class Reader:
         return text
 
 
+class Stripped:
+    """Passes text on without the white space at its ends: inside, it waits for what follows it."""
+
+    def __init__(self, pass_on: PassOn) -> None:
+        self._pass_on = pass_on
+        self._blank: list[str] | None = None
+
+    def __call__(self, text: str) -> None:
+        if self._blank is None:
+            text = text.lstrip()
+            if not text:
+                return
+            self._blank = []
+        kept = text.rstrip()
+        if kept:
+            self._pass_on("".join(self._blank) + kept)
+            self._blank = [text[len(kept) :]]
+        else:
+            self._blank.append(text)
+
+
 Event = TypeVar("Event")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
 from typing_extensions import Self
@@ -24,7 +25,7 @@ from proxy.language.structured.structural_tags import (
     tag,
 )
 from proxy.language.syntax.code_spans import CodeSpans
-from proxy.language.syntax.reader import Delimiters, PassOn, PushParser, Steps, delimiters
+from proxy.language.syntax.reader import Delimiters, PassOn, PushParser, Steps, Stripped, delimiters
 
 _ANY_TEXT: Format = {"type": "any_text"}
 _GAP = regex("[ \\n]{0,4}")
@@ -82,10 +83,9 @@ class ReasoningParser(PushParser[ReasoningEvent]):
         self._is_inside = is_inside
         self.is_undecided = may_be_inside and not is_inside
         self._tool_starts = tuple(tool_starts)
-        self._blank: list[str] | None = None
+        self._begin_reasoning()
         self._held: list[str] = []
         self._code = CodeSpans()
-        self.thought_code = CodeSpans()  # of the thought before what is held
         self.draft = ""
         self.on_held: PassOn = _ignore
         self.is_thinking = is_inside
@@ -207,27 +207,16 @@ class ReasoningParser(PushParser[ReasoningEvent]):
         self._emit_text(text)
 
     def _begin_reasoning(self) -> None:
-        self._blank, self.thought_code = None, CodeSpans()
+        self._stripped = Stripped(partial(self._events.delta, "thought", ReasoningDelta))
+        self.thought_code = CodeSpans()  # of the thought before what is held
 
     def _think(self, text: str) -> None:
         self.thought_code.read(text)
         self._emit_reasoning(text)
 
     def _emit_reasoning(self, text: str) -> None:
-        """Emits reasoning without the white space at its begin and its end: white space waits
-        until more reasoning follows it.
-        """
-        if self._blank is None:
-            text = text.lstrip()
-            if not text:
-                return
-            self._blank = []
-        kept = text.rstrip()
-        if kept:
-            self._events.delta("thought", ReasoningDelta, "".join(self._blank) + kept)
-            self._blank = [text[len(text.rstrip()) :]]
-        else:
-            self._blank.append(text)
+        """Emits reasoning without the white space at its begin and its end."""
+        self._stripped(text)
 
 
 def _ignore(text: str) -> None:

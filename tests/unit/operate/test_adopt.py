@@ -76,3 +76,11 @@ def test_inputs_that_an_entry_does_not_map_are_named(monkeypatch, tmp_path, kind
     assert comment in found
     written(found, tmp_path / "models.yaml")
     assert list(models_file.load(tmp_path / "models.yaml").models) == ["legacy"]
+
+
+@pytest.mark.parametrize(("template", "is_said"), [(None, False), ('{"version": 2}', True)])
+def test_doctor_says_why_a_response_template_is_not_in_use(monkeypatch, template, is_said):
+    model = LoadedModel(name="m", facts=replace(FACTS, response_template=template))
+    monkeypatch.setattr(adopt, "ask", lambda settings: [Found(model=model, notes=())])
+    (check,) = adopt.checks(Settings())
+    assert ("its response template is not in use: version: " in check.detail) == is_said

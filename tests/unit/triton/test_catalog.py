@@ -131,6 +131,7 @@ def test_a_model_without_what_it_must_have_is_not_served(name):
         ({"lora_adapters": '["sql", "poet"]'}, "adapters", ("sql", "poet"), ()),
         ({"chat_template": "a"}, "chat_template", "a", None),
         ({"tool_template": "b"}, "tool_template", "b", None),
+        ({"response_template": "{}"}, "response_template", "{}", None),
         (
             dict(zip(INFILLING_PARAMETERS, ("<p>", "<s>", "<m>"), strict=True)),
             "infilling",

@@ -137,6 +137,14 @@ def test_a_folder_without_a_tokenizer_says_so(tmp_path, content):
         LocalTokenizer(tmp_path)
 
 
+def test_an_adopted_folder_says_how_answers_are_read(tmp_path):
+    shutil.copy(DEMO / "tokenizer.json", tmp_path)
+    assert LocalTokenizer(tmp_path).facts(FACTS).response_template is None
+    (tmp_path / "tokenizer_config.json").write_text('{"response_template": {"fields": {"é": 1}}}')
+    found = LocalTokenizer(tmp_path).facts(FACTS).response_template
+    assert json.loads(found) == {"fields": {"é": 1}}
+
+
 def test_the_chat_template_may_be_beside_the_processor_of_images(tmp_path):
     shutil.copy(DEMO / "tokenizer.json", tmp_path)
     template = "{% for c in messages[0].content %}{{ c.type }}{% endfor %}"

@@ -15,7 +15,6 @@ from proxy.domain.sandbox import TooCostly
 from proxy.domain.tools import Tool
 from proxy.language.syntax.call_syntax import OPTIONAL_AT_MOST
 from proxy.language.syntax.guides import GuideBuilder, GuideOrder, guides_of
-from proxy.language.syntax.reasoning import ThinkParser
 from tests.doubles.sandbox import InProcess
 
 STRING = {"type": "string"}
@@ -82,7 +81,7 @@ def test_a_trigger_with_text_next_to_a_special_token_is_refused_by_its_field():
     given = order(
         constraint=Constraint(GuideKind.STRUCTURAL_TAG, text, "structural_tag"),
         must_call=False,
-        reasoning=ThinkParser,
+        reasoning="qwen3",
         special_tokens={1: b"<a>"},
     )
     with pytest.raises(InvalidRequest, match="special token") as caught:
