@@ -6,7 +6,8 @@ spans and usage are read from it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -288,7 +289,19 @@ class RequestRecord:
     # What engines made and no answer has: tokens behind a stop string, and what still comes of
     # streams that were stopped.
     unused_tokens: int = 0
-    late: list[Awaitable[Usage]] = field(default_factory=list)
+    late: list[tuple[Stage, asyncio.Future[Usage]]] = field(default_factory=list)
+    # Tokens that an engine counted and nobody is charged for, by why.
+    uncharged: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def charged_late(self) -> list[asyncio.Future[Usage]]:
+        """What another stream does not continue, which makes the same tokens again."""
+        return [late for stage, late in self.late if stage.error is None]
+
+    def leave_uncharged(self, why: str, tokens: int) -> None:
+        """why: `choices` or `thought`, whose prompt is charged once; or a Cause's value."""
+        if tokens:
+            self.uncharged[why] = self.uncharged.get(why, 0) + tokens
 
     def passed(self, name: StageName, began: float, error: BaseException | None = None) -> None:
         """Notes a stage that ends now. began: of time.perf_counter. error: what ended it early."""

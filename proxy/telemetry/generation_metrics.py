@@ -5,6 +5,7 @@ The tables say how each metric is read from a request's record, when its generat
 
 from __future__ import annotations
 
+import asyncio
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,7 @@ from prometheus_client.samples import Exemplar
 
 from proxy.domain.identity import current_caller
 from proxy.domain.model import ModelCard
+from proxy.domain.output import Usage
 from proxy.domain.record import DURATION_BUCKETS_S, RequestRecord, Result, Trace
 from proxy.domain.request import GenerationRequest
 
@@ -268,6 +270,15 @@ class GenerationMetrics:
             "proxy_continuation_pause_seconds",
             "From the end of an engine stream to the first response of the one that continues it",
         )
+        self._unbalanced = counter(
+            "proxy_unbalanced_tokens",
+            "Tokens that an engine counted and nobody is charged for: the prompt of further "
+            "`choices`, of the answer behind a `thought`, and of streams that were `abandoned` "
+            "before their first token; what was computed again for a stream that was `lost`, "
+            "`stalled`, `drained` or `preempted`",
+            "model",
+            "cause",
+        )
         tenant_requests = counter(
             "proxy_tenant_requests",
             "Generation requests by how they ended: `completed`, `refused` (an error that is the "
@@ -310,6 +321,15 @@ class GenerationMetrics:
             self._tenant_requests(label, record.result.value).inc()
 
     def _settle_losses(self, model: str, record: RequestRecord) -> None:
+        for why, tokens in record.uncharged.items():
+            self._unbalanced.labels(model, why).inc(tokens)
+        for stage, late in record.late:
+            if stage.error is not None:
+                late.add_done_callback(partial(self._settle_late, model, stage.error))
+        if abandoned := record.charged_late:
+            has_prompt = record.used is not None and record.used.prompt_tokens > 0
+            left = asyncio.gather(*abandoned, return_exceptions=True)
+            left.add_done_callback(partial(self._settle_abandoned, model, has_prompt))
         if record.resends:
             self._resent.labels(model).inc(record.resends)
         for cause, pause_s in record.pauses:
@@ -317,6 +337,20 @@ class GenerationMetrics:
             self._pauses.labels(model).observe(pause_s)
         for cause in record.uncontinued:
             self._continued.labels(model, cause.value, "failed").inc()
+
+    def _settle_late(self, model: str, why: str, late: asyncio.Future[Usage]) -> None:
+        if not late.cancelled():
+            self._unbalanced.labels(model, why).inc(late.result().total_tokens)
+
+    def _settle_abandoned(
+        self, model: str, has_prompt: bool, late: asyncio.Future[list[Usage | BaseException]]
+    ) -> None:
+        """Their prompts, of which one is charged where no stream has sent anything."""
+        if late.cancelled():
+            return
+        prompts = [one.prompt_tokens for one in late.result() if isinstance(one, Usage)]
+        tokens = sum(prompts) - (0 if has_prompt else max(prompts, default=0))
+        self._unbalanced.labels(model, "abandoned").inc(tokens)
 
 
 def observe(histogram: Histogram, value: float, trace: Trace | None = None) -> None:

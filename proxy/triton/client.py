@@ -197,11 +197,12 @@ class TritonClient:
         stage = request.stage
         if not has_begun and (tensors.is_cpp(facts) or facts.kind is Kind.CPP):
             stream.cancel()
-        elif stage is None or stage.error is not None or request.echoes_prompt:
+        elif stage is None or request.echoes_prompt:
             stream.release()
         else:
             stream.end_soon()
-            stage.record.late.append(self._in_background(_late_usage(stream, read)))
+            late = self._in_background(_late_usage(stream, read))
+            stage.record.late.append((stage, late))
         self._in_background(_finish_stop(stop, request.id))
 
     def _in_background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:

@@ -85,7 +85,7 @@ class MetricReporter:
 
 # name: (description, key of ResponseWriter.totals)
 TOTALS = {
-    "engine_prompt_tokens": ("Prompt tokens of admitted requests", "prompt_tokens"),
+    "engine_prompt_tokens": ("Prompt tokens of requests whose answer has begun", "prompt_tokens"),
     "engine_generated_tokens": ("Tokens generated", "generated_tokens"),
     "engine_responses": ("Responses sent; each holds one token or more", "responses"),
     "engine_requests_finished": ("Requests that ended by themselves", "finished"),

@@ -74,7 +74,6 @@ class ResponseWriter:
         """The sink of a new request. `lease`: the id of its lease, empty for none."""
         stream = Stream(sender, prompt_tokens, self._posted.put, lease)
         self._open[stream] = None
-        self.totals["prompt_tokens"] += prompt_tokens
         return stream
 
     def reject(self, sender: Any, code: str, message: str) -> None:
@@ -126,15 +125,16 @@ class ResponseWriter:
 
     def _send(self, stream: Stream) -> None:
         try:
-            tokens, end = stream.send()
+            tokens, prompt_tokens, end = stream.send()
         except Exception:
             logger.exception("cannot send a response")
-            tokens, end = 0, "failed"
+            tokens, prompt_tokens, end = 0, 0, "failed"
             stream.is_gone = True
         if not tokens and end is None:
             return  # an urgent send came first
         stream.sent_at = time.monotonic()
         self.totals["responses"] += 1
+        self.totals["prompt_tokens"] += prompt_tokens
         self.totals["generated_tokens"] += tokens
         if end is not None and stream in self._open:
             del self._open[stream]

@@ -217,11 +217,14 @@ class Stream:
         if now >= self._deadline:
             self._is_late = self.is_gone = True
 
-    def send(self) -> tuple[int, End | None]:
-        """Sends all tokens as one response; returns their number, and how the stream ended."""
+    def send(self) -> tuple[int, int, End | None]:
+        """Sends all tokens as one response; returns their number, that of the prompt's tokens if it
+        is the first one, and how the stream ended.
+        """
+        prompt_tokens = 0
         with self._lock:
             if not self._is_posted:
-                return 0, None
+                return 0, 0, None
             tokens, self._tokens = self._tokens, []
             echoed, self._echoed = self._echoed, []
             end, finish, error, self._is_posted = self._end, self._finish, self._error, False
@@ -229,13 +232,14 @@ class Stream:
         if error is not None:
             self._sender.send(pb_utils.InferenceResponse(error=error), flags=flags)
         elif echoed or tokens or finish is not None:
+            prompt_tokens = self._first.get("num_input_tokens", 0)
             self._send_echo(echoed[:-ECHO_AT_ONCE])
             self._sender.send(
                 self._response([*echoed[-ECHO_AT_ONCE:], *tokens], finish), flags=flags
             )
         else:
             self._sender.send(flags=flags)
-        return len(tokens), end
+        return len(tokens), prompt_tokens, end
 
     def _send_echo(self, tokens: list[Token]) -> None:
         """In pieces, because a reader needs some milliseconds for one with log-probabilities."""

@@ -299,7 +299,7 @@ class Reservation:
         if self._line is not None:
             self._has_failed, self._line.charge = has_failed, self
             return
-        if not (late := self._record.late):
+        if not (late := self._record.charged_late):
             self._settle([], has_failed)
             return
         self._replace(self._limiter.ledger.amend, self._used([]), has_failed)
@@ -313,7 +313,7 @@ class Reservation:
             self._limiter.usage.add(self._row(usage, nanos, errors=int(has_failed)))
 
     async def row(self) -> UsageRow:
-        late = await asyncio.gather(*self._record.late, return_exceptions=True)
+        late = await asyncio.gather(*self._record.charged_late, return_exceptions=True)
         used = self._used_by_line = self._used([one for one in late if isinstance(one, Usage)])
         cost = self._amounts(
             NO_MORE_REQUESTS, used.prompt_tokens, used.completion_tokens, used.cached_tokens

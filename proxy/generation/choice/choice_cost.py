@@ -77,7 +77,10 @@ class ChoiceCost:
 
     def count_prompt(self, delta: TokenDelta) -> None:
         """`delta`: the first of the choice, which has the number of the prompt's tokens."""
-        if self._counts_prompt:
+        if not self._counts_prompt:
+            self._record.leave_uncharged("choices", delta.prompt_tokens or 0)
+        else:
+            self._record.leave_uncharged("thought", self._prompt)  # the new prompt begins with it
             self._prompt = delta.prompt_tokens or 0
             if self._counts_cached:
                 self._cached = delta.cached_tokens or 0

@@ -285,6 +285,8 @@ class EngineStream:
             self._prompt_tokens = prompt_tokens
             self._echoed = prompt_tokens if part.echoes_prompt else 0
         elif delta.prompt_tokens is not None:  # the reader has counted the prompt
+            why = Cause.LOST if self._pause is None else self._pause[0]
+            self._record.leave_uncharged(why.value, prompt_tokens + self._repeats)
             delta = replace(delta, prompt_tokens=None, cached_tokens=None)
         context_tokens = self._prompt_tokens + len(self._answer_ids)
         if not self._has_row:  # a stream that loses its engine keeps its permit
