@@ -55,15 +55,20 @@ def _json_as_text(given: Any) -> Any:
     if not isinstance(given, list):
         return given
     return [
-        {"type": "input_text", "text": _written(part.get("data"))}
+        {**part, "type": "input_text", "data": None, "text": _written(part)}
         if isinstance(part, dict) and part.get("type") == "input_json"
         else part
         for part in given
     ]
 
 
-def _written(data: Any) -> str:
-    """Compact JSON. Raises FieldError: it is no object or objects, or over a bound."""
+def _written(part: dict[str, Any]) -> str:
+    """Compact JSON of a part's `data`. Raises FieldError: it is no object or objects, over a bound,
+    or has a text as well.
+    """
+    data: Any = part.get("data")
+    if part.get("text") is not None:
+        raise FieldError(None, "a part of the type 'input_json' has no 'text'")
     rows = data if isinstance(data, list) else [data]
     if not all(isinstance(row, dict) for row in rows):
         raise FieldError(None, "'data' must be a JSON object, or an array of objects")
@@ -357,9 +362,9 @@ def _texts(items: Sequence[DecisionItem]) -> Iterator[str]:
     for item in items:
         match item:
             case CallItem():
-                yield item.arguments
+                yield from (item.call_id, item.name, item.arguments)
             case CustomCallItem():
-                yield item.input
+                yield from (item.call_id, item.name, item.input)
             case _:
                 content = item.content if isinstance(item, MessageItem) else item.output
                 parts = [content] if isinstance(content, str) else content
