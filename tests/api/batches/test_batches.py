@@ -15,7 +15,8 @@ from starlette.testclient import TestClient
 
 from proxy.api.batches import batch_store
 from proxy.domain.engine import LOWEST_PRIORITY
-from proxy.domain.identity import ALL_SCOPES, Scope
+from proxy.domain.errors import RateLimited
+from proxy.domain.identity import ALL_SCOPES, Limits, Scope
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.key_source import PEPPER, KeysInMemory
 from tests.doubles.usage import KeptUsage
@@ -323,6 +324,26 @@ def test_lines_of_a_key_that_was_revoked_fail(sdk):
     assert 2 < batch.request_counts.completed < 30
     last = content(client, batch.error_file_id)[-1]
     assert last["response"]["status_code"] == 401
+
+
+def test_few_lines_ask_again_where_a_limit_refuses_them(sdk):
+    keys = KeysInMemory()
+    own = keys.add("own1")
+    keys.change("own1", limits=Limits(requests_per_minute=10))
+    engine = ScriptedEngine(deltas("ok"))
+    client = sdk(engine, keys=keys, key_pepper=PEPPER)
+    begin(with_key(client, own), lines(*[HI] * 1_000))
+    admin = {"authorization": f"Bearer {keys.add('own2')}"}
+    refused = RateLimited("", retry_after_s=1).code.value
+
+    def refusals() -> float:
+        text = client.http.get("/metrics", headers=admin).text
+        found = (each for each in text.splitlines() if refused in each and "_created" not in each)
+        return max((float(each.rpartition(" ")[2]) for each in found), default=0)
+
+    eventually(lambda: refusals() >= 64, within_s=20, what="refusals")
+    time.sleep(0.5)
+    assert refusals() <= 2 * 64  # each has asked twice at most
 
 
 def test_files_can_be_listed_in_pages_and_deleted(sdk):
