@@ -430,6 +430,14 @@ FILE = {"file": ("a.jsonl", b"x")}
         ({"files": FILE, "data": {"purpose": "batch" * 2000}}, 400),
         ({"files": FILE, "data": {str(n): "x" for n in range(100)}}, 400),
         ({"files": [("file", b"a"), ("file", b"b")], "data": {"purpose": "batch"}}, 400),
+        (
+            {
+                "files": FILE,
+                "data": {"purpose": "batch"},
+                "headers": {"idempotency-key": "a"},
+            },
+            400,
+        ),
         ({"json": {"purpose": "batch"}}, 415),
         ({"files": FILE, "data": {"purpose": "batch"}, "headers": {"origin": "http://a"}}, 415),
         ({"content": b"", "headers": {"content-type": "multipart/form-data"}}, 415),
