@@ -63,7 +63,7 @@ class Gone(Exception):
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """A batch that this process runs. status: what it ends with. waiting: lines between two tries."""
+    """A batch that this process runs. status: what it ends with. waiting: lines that pause."""
 
     batch: Opened
     status: str = "completed"
