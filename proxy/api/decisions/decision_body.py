@@ -46,6 +46,7 @@ MOST_QUESTIONS, MOST_OPTIONS = 400, 255
 MOST_LABELS = 4_096  # of all questions of a request together
 MOST_COPIES = 16_384  # of messages, each of which is sent with each question
 JSON_LEVELS, JSON_VALUES, JSON_BYTES = 32, 10_000, 262_144
+_as_text = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 ONE_LETTER = "Answer with the letter of one option only."
 LETTERS = "Answer with the letters of one option only."
 
@@ -82,7 +83,10 @@ def _written(part: dict[str, Any]) -> str:
         if not level or count > JSON_VALUES:
             break
     is_bounded = not level and count <= JSON_VALUES
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")) if is_bounded else ""
+    try:
+        text = _as_text(data) if is_bounded else ""
+    except ValueError:
+        raise FieldError(None, "'data' has a number that JSON has not") from None
     if not is_bounded or exceed(JSON_BYTES, [(text, 1)]):
         raise FieldError(
             None,

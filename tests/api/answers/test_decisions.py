@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -173,6 +174,14 @@ def test_what_is_wrong_is_refused_by_name(idle):
         if answer.status_code != 400 or error_of(answer)["param"] != path:
             wrong.append((path, answer.text[:300]))
     assert not wrong
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+def test_numbers_that_json_has_not_are_refused(idle, number):
+    part = {"type": "input_json", "data": {"a": "?"}}
+    body = {"model": "demo", "input": "x", "questions": [{**ASK, "instructions": [part]}]}
+    answer = idle.post("/v1/decisions", content=json.dumps(body).replace('"?"', number))
+    assert (answer.status_code, error_of(answer)["param"]) == (400, "questions[0].instructions")
 
 
 @pytest.mark.parametrize(
