@@ -6,7 +6,6 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import BinaryIO, ParamSpec, Protocol, TypeVar
@@ -190,10 +189,14 @@ class FolderObjects:
             target = self._root / path
             target.unlink(missing_ok=True)
             for folder in target.parents:
-                if folder == self._root or any(folder.iterdir() if folder.exists() else ()):
+                if folder == self._root:
                     break
-                with suppress(OSError):
+                try:
                     folder.rmdir()
+                except FileNotFoundError:
+                    continue  # somebody else has removed it
+                except OSError:
+                    break  # it is not empty
 
 
 def _flush(file: BinaryIO) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from itertools import accumulate, pairwise
 from typing import TypeVar
 
 from proxy.api.batches import lines
@@ -18,7 +19,7 @@ from proxy.state.objects import Objects
 
 MOST_CHUNKS = 64  # of a batch, unless they had too many lines
 CHUNK_LINES, CHUNK_BYTES = 64, 4_000_000
-BLOCK_BYTES = 65_536  # of lines that are checked at once
+BLOCK_BYTES = 8_192  # of lines that are checked at once
 MOST_FAULTS = 100
 T = TypeVar("T")
 
@@ -48,7 +49,13 @@ class BatchInput:
         size = number = 0
         async for block in self._blocks(batch):
             found = [*lines.requests_of(block)]
-            places = [number + block.count(b"\n", 0, at) + 1 for at, _ in found]
+            starts = [0, *(at for at, _ in found)]
+            ends = (block.count(b"\n", *between) for between in pairwise(starts))
+            places = [*accumulate(ends, initial=number + 1)][1:]
+            if not found and len(block) > BLOCK_BYTES // 2:
+                why = f"From this line on, more than {BLOCK_BYTES // 2} bytes are blank."
+                fault(number + 1, Fault("invalid_json_line", why))
+                break
             if len(found[-1][1] if found else b"") > self._most_bytes:
                 why = f"This line is longer than {self._most_bytes} bytes (MAX_REQUEST_SIZE_MB)."
                 fault(places[-1], Fault("line_too_long", why))
@@ -63,7 +70,7 @@ class BatchInput:
                     fault(line, Fault("duplicate_custom_id", why, "custom_id"))
                 else:
                     seen.add(check[0])
-                    models.add(check[1])
+                    models |= {check[1]} if len(models) < 2 else set()
             offsets += [size + at for at, _ in found]
             size += len(block)
             number += block.count(b"\n")

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any
 
+import orjson
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import TypeAdapter, ValidationError
 from starlette.requests import ClientDisconnect
@@ -298,12 +299,11 @@ def _after(ids: Sequence[str], after: str | None) -> int:
 
 
 def _page(shown: Sequence[Json], has_more: bool) -> Response:
-    return JSONResponse(
-        {
-            "object": "list",
-            "data": [*shown],
-            "first_id": shown[0]["id"] if shown else None,
-            "last_id": shown[-1]["id"] if shown else None,
-            "has_more": has_more,
-        }
-    )
+    page = {
+        "object": "list",
+        "data": [*shown],
+        "first_id": shown[0]["id"] if shown else None,
+        "last_id": shown[-1]["id"] if shown else None,
+        "has_more": has_more,
+    }
+    return Response(orjson.dumps(page), media_type="application/json")

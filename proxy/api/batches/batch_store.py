@@ -241,8 +241,8 @@ class BatchStore:
         index, done = await self.index(batch), await self.done(batch)
         cancelled = await self.noted(batch, "cancel")
         finalizing = await self.noted(batch, "finalizing")
-        if index is None and (ended := await self.ended(batch)) is not None:
-            return ended  # meanwhile
+        if (ended := await self.ended(batch)) is not None:
+            return ended  # meanwhile, so that what was read may lack a part
         times = {} if index is None else {"in_progress": index.at}
         status = "validating" if index is None else "in_progress"
         if finalizing is not None:

@@ -123,11 +123,10 @@ class Files:
     async def all(self, tenant: str) -> list[Json]:
         """Those that have not expired, the oldest first."""
         ids = [id for id, _ in await self.objects.below(f"{tenant}/about")]
-        found: list[bytes | None] = []
+        files: list[Json] = []
         for at in range(0, len(ids), READ_AT_ONCE):
             reads = (self.objects.read(f"{tenant}/about/{id}") for id in ids[at:][:READ_AT_ONCE])
-            found += await asyncio.gather(*reads)
-        files = [orjson.loads(each) for each in found if each is not None]
+            files += (orjson.loads(each) for each in await asyncio.gather(*reads) if each)
         return [each for each in files if each["expires_at"] > time.time()]
 
     async def delete(self, tenant: str, id: str) -> None:

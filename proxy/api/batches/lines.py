@@ -6,6 +6,7 @@ The functions that parse run in the sandbox, except on lines that are cheap.
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,7 +23,10 @@ from proxy.domain.usage import UsageRow
 FIELDS = {"custom_id", "method", "url", "body"}
 LONGEST_ID = 512
 LIMITS = JsonLimits()
+# In strings of JSON alone; for Python's splitlines, each ends a line.
+LINE_ENDS = {each.encode(): b"\\u%04x" % ord(each) for each in "\x85\u2028\u2029"}
 HEAD_BYTES = 8_192  # of a kept answer, at most
+_line = re.compile(rb"\S[^\n]*")
 _ROW: TypeAdapter[UsageRow] = TypeAdapter(UsageRow)
 
 
@@ -45,11 +49,8 @@ class Fault:
 
 def requests_of(data: bytes) -> Iterator[tuple[int, bytes]]:
     """The lines that are not blank, each with its offset."""
-    at = 0
-    for line in data.split(b"\n"):
-        if line.strip():
-            yield at, line
-        at += len(line) + 1
+    for found in _line.finditer(data):
+        yield found.start(), found[0]
 
 
 def read(lines: Sequence[bytes], endpoint: str) -> list[Line | Fault]:
@@ -94,7 +95,7 @@ def _read(data: bytes, endpoint: str) -> Line | Fault:
     model = body.get("model")
     return Line(
         custom_id=custom_id,
-        model=model if isinstance(model, str) else None,
+        model=model if isinstance(model, str) and len(model) <= LONGEST_ID else None,
         wants_stream=bool(body.get("stream") or body.get("background")),
         body=orjson.dumps(body),
     )
@@ -160,9 +161,12 @@ def text(
             orjson.dumps(request_id),
             body.replace(b"\n", b" "),  # between two tokens: JSON's strings have none
         )
-    return b'{"id":%b,"custom_id":%b,"response":%b,"error":%b}\n' % (
+    line = b'{"id":%b,"custom_id":%b,"response":%b,"error":%b}\n' % (
         orjson.dumps(id),
         orjson.dumps(custom_id),
         shown,
         orjson.dumps(error),
     )
+    for end, escaped in LINE_ENDS.items():
+        line = line.replace(end, escaped)
+    return line

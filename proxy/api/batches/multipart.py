@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from email.message import Message
 
 from proxy.domain.errors import InvalidRequest
 
 MOST_HEAD_BYTES = 8_192
 MOST_PARTS = 16
+_parameter = re.compile(r';\s*([\w*-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))')
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,24 +76,29 @@ class MultipartReader:
 
 def boundary_of(content_type: str) -> bytes | None:
     """None: it is not the type of a form."""
-    header = Message()
-    header["content-type"] = content_type
-    boundary = header.get_param("boundary")
-    if header.get_content_type() != "multipart/form-data" or not isinstance(boundary, str):
-        return None
-    return boundary.encode() if 0 < len(boundary) <= 70 else None  # as RFC 2046 says
+    kind, parameters = _read(content_type)
+    boundary = parameters.get("boundary", "")
+    is_form = kind == "multipart/form-data" and 0 < len(boundary) <= 70  # as RFC 2046 says
+    return boundary.encode() if is_form else None
 
 
 def _part(head: bytes, pieces: AsyncIterator[bytes]) -> Part:
-    for line in head.split(b"\r\n"):
-        field, _, value = line.decode("utf-8", "replace").partition(":")
+    for line in head.decode("utf-8", "replace").split("\r\n"):
+        field, _, value = line.partition(":")
         if field.strip().lower() == "content-disposition":
-            header = Message()
-            header["content-disposition"] = " ".join(value.split())
-            name = header.get_param("name", header="content-disposition")
-            if isinstance(name, str):
-                return Part(name, header.get_filename(), pieces)
+            parameters = _read(value)[1]
+            if "name" in parameters:
+                return Part(parameters["name"], parameters.get("filename"), pieces)
     raise malformed("a part has no name")
+
+
+def _read(value: str) -> tuple[str, dict[str, str]]:
+    """A header's value and its parameters. RFC 7578 has no extended ones (`filename*`)."""
+    found = {
+        name.lower(): re.sub(r'\\(["\\])', r"\1", quoted) or plain
+        for name, quoted, plain in _parameter.findall(value)
+    }
+    return value.partition(";")[0].strip().lower(), found
 
 
 def malformed(why: str) -> InvalidRequest:

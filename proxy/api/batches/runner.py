@@ -41,6 +41,7 @@ LOOK_S = 2.0
 BEAT_S = 2.5
 SWEEP_S = 3_600.0
 MOST_BATCHES = 32  # that this process runs at once
+MOST_WAITING = 64  # lines of a batch that were refused and are sent again; no more are begun then
 MOST_TRIES = 5  # of a line whose generation fails with an error of ours
 PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 READ_AT_ONCE = 8
@@ -62,10 +63,11 @@ class Gone(Exception):
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """A batch that this process runs. status: what it ends with."""
+    """A batch that this process runs. status: what it ends with. waiting: lines that pause."""
 
     batch: Opened
     status: str = "completed"
+    waiting: int = 0
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
     claims: dict[int, Claim] = field(default_factory=dict)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -298,7 +300,7 @@ class BatchRunner:
             ):
                 if f"{number:07}" in has:
                     continue
-                await self._take_place()
+                await self._take_place(run)
                 if chunk not in run.claims:  # it was lost, and another process has it
                     self._busy -= 1
                     break
@@ -315,8 +317,8 @@ class BatchRunner:
         task.add_done_callback(run.tasks.discard)
         return task
 
-    async def _take_place(self) -> None:
-        while self._busy >= self._at_once():
+    async def _take_place(self, run: Run) -> None:
+        while self._busy >= self._at_once() or run.waiting >= MOST_WAITING:
             self._freed.clear()
             await self._freed.wait()
         self._busy += 1
@@ -401,12 +403,14 @@ class BatchRunner:
                 )
                 return Answer(status >= 400, row, said)
             self._drop(charged)
+            run.waiting += 1
             self._give_place()
             try:
                 await asyncio.wait_for(run.stopped.wait(), pause_s)
             except asyncio.TimeoutError:
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
             finally:
+                run.waiting -= 1
                 self._busy += 1
 
     def _drop(self, charged: BatchLine) -> None:

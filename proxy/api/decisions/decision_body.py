@@ -46,6 +46,7 @@ MOST_QUESTIONS, MOST_OPTIONS = 400, 255
 MOST_LABELS = 4_096  # of all questions of a request together
 MOST_COPIES = 16_384  # of messages, each of which is sent with each question
 JSON_LEVELS, JSON_VALUES, JSON_BYTES = 32, 10_000, 262_144
+_as_text = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 ONE_LETTER = "Answer with the letter of one option only."
 LETTERS = "Answer with the letters of one option only."
 
@@ -55,15 +56,20 @@ def _json_as_text(given: Any) -> Any:
     if not isinstance(given, list):
         return given
     return [
-        {"type": "input_text", "text": _written(part.get("data"))}
+        {**part, "type": "input_text", "data": None, "text": _written(part)}
         if isinstance(part, dict) and part.get("type") == "input_json"
         else part
         for part in given
     ]
 
 
-def _written(data: Any) -> str:
-    """Compact JSON. Raises FieldError: it is no object or objects, or over a bound."""
+def _written(part: dict[str, Any]) -> str:
+    """Compact JSON of a part's `data`. Raises FieldError: it is no object or objects, over a bound,
+    or has a text as well.
+    """
+    data: Any = part.get("data")
+    if part.get("text") is not None:
+        raise FieldError(None, "a part of the type 'input_json' has no 'text'")
     rows = data if isinstance(data, list) else [data]
     if not all(isinstance(row, dict) for row in rows):
         raise FieldError(None, "'data' must be a JSON object, or an array of objects")
@@ -77,7 +83,10 @@ def _written(data: Any) -> str:
         if not level or count > JSON_VALUES:
             break
     is_bounded = not level and count <= JSON_VALUES
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")) if is_bounded else ""
+    try:
+        text = _as_text(data) if is_bounded else ""
+    except ValueError:
+        raise FieldError(None, "'data' has a number that JSON has not") from None
     if not is_bounded or exceed(JSON_BYTES, [(text, 1)]):
         raise FieldError(
             None,
@@ -357,9 +366,9 @@ def _texts(items: Sequence[DecisionItem]) -> Iterator[str]:
     for item in items:
         match item:
             case CallItem():
-                yield item.arguments
+                yield from (item.call_id, item.name, item.arguments)
             case CustomCallItem():
-                yield item.input
+                yield from (item.call_id, item.name, item.input)
             case _:
                 content = item.content if isinstance(item, MessageItem) else item.output
                 parts = [content] if isinstance(content, str) else content

@@ -19,7 +19,7 @@ from proxy.api.http.authentication import caller_name
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.client_disconnect import CancelOnDisconnect
 from proxy.api.http.recorded_generation import Generation
-from proxy.api.http.route_scopes import RETURN_SECRETS, RouteScopes
+from proxy.api.http.route_scopes import UNKEYED, RouteScopes
 from proxy.domain import identity
 from proxy.domain.errors import (
     Conflict,
@@ -86,12 +86,9 @@ class Idempotency:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         given = key_headers(scope["headers"])
-        if scope["path"].startswith(RETURN_SECRETS):
-            raise unsupported(
-                f"Routes of API keys take no {KEY}: their answers are secrets, which are not kept "
-                "for a second request. Send the request without it.",
-                param=KEY,
-            )
+        for prefix, why in UNKEYED.items():
+            if scope["path"].startswith(prefix):
+                raise unsupported(f"{why} Send the request without {KEY}.", param=KEY)
         async with self._parts.bodies.received(Request(scope, receive)) as body:
             request = await self._request(scope, given, body)
         generation = Generation(self._app, scope, body)

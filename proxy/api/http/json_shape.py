@@ -30,6 +30,8 @@ class JsonLimits:
 
 def is_cheap(data: bytes) -> bool:
     """Whether the text is cheap enough for the event loop. Invalid JSON is judged as well."""
+    if len(data) <= CHEAP_CONTAINERS:
+        return True
     if len(data) > CHEAP_BYTES:
         return False
     openings = data.count(b"[") + data.count(b"{")

@@ -14,7 +14,11 @@ from proxy.api.manifest import Need, Open, Route
 from proxy.api.protocols import PROTOCOLS
 from proxy.domain.identity import Scope
 
-RETURN_SECRETS = "/admin/v1/keys"  # the prefix of routes whose answers are new keys
+# Prefixes of routes that take no idempotency key, and why.
+UNKEYED = {
+    "/admin/v1/keys": "Answers with API keys are secrets, which are not kept for a second request.",
+    "/v1/files": "Two uploads of a file have two bodies: each form has a boundary of its own.",
+}
 UNKNOWN = Route(need=Open.CALLER)
 
 # The routes that are no protocol's.

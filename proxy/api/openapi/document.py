@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from proxy import __version__
-from proxy.api.http.route_scopes import RETURN_SECRETS, RouteScopes
+from proxy.api.http.route_scopes import UNKEYED, RouteScopes
 from proxy.api.manifest import Open
 from proxy.api.openai.field_types import whole
 from proxy.api.openai.request_builder import FieldLimits
@@ -114,7 +114,7 @@ def document(routers: Sequence[APIRouter], scopes: RouteScopes | None) -> Json:
     for path, operations in made["paths"].items():
         is_open = (scopes or RouteScopes()).at(path).need is Open.ANYBODY
         for method, operation in operations.items():
-            is_keyed = method == "post" and not path.startswith(RETURN_SECRETS)
+            is_keyed = method == "post" and not path.startswith(tuple(UNKEYED))
             _add_layers(operation, is_open=is_open, is_keyed=is_keyed)
             if (form := errors_at(path)) is not None:
                 for status, response in operation["responses"].items():

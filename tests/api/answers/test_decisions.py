@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -149,11 +150,17 @@ REFUSED = [
      "questions[0].instructions"),
     ({"questions": [{**ASK, "instructions":
         [{"type": "input_json", "data": {"a": [0] * 10_000}}]}]}, "questions[0].instructions"),
+    ({"questions": [{**ASK, "instructions": [{"type": "input_json", "data": {}, "text": "a"}]}]},
+     "questions[0].instructions"),
+    ({"questions": [{**ASK, "instructions": [{"type": "input_json", "data": {}, "more": 1}]}]},
+     "questions[0].instructions[0].more"),
     ({"questions": [ASK], "input": []}, "input"),
     ({"questions": [ASK], "input": [{"type": "reasoning"}]}, "input[0]"),
     ({"questions": [ASK], "input": [{"type": "function_call_output", "call_id": "1",
         "output": "x"}]}, "input"),
     ({"questions": [ASK] * 400, "input": "a" * 50_000}, "questions"),
+    ({"questions": [ASK] * 400, "input": [{"type": "function_call", "call_id": "1",
+        "name": "a" * 50_000, "arguments": "{}"}]}, "questions"),
     ({"questions": [ASK] * 400, "input": [{"role": "user", "content": "a"}] * 200}, "questions"),
     ({"questions": [ASK], "temperature": 1}, "temperature"),
     ({"questions": [ASK], "stream": True}, "stream"),
@@ -167,6 +174,14 @@ def test_what_is_wrong_is_refused_by_name(idle):
         if answer.status_code != 400 or error_of(answer)["param"] != path:
             wrong.append((path, answer.text[:300]))
     assert not wrong
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+def test_numbers_that_json_has_not_are_refused(idle, number):
+    part = {"type": "input_json", "data": {"a": "?"}}
+    body = {"model": "demo", "input": "x", "questions": [{**ASK, "instructions": [part]}]}
+    answer = idle.post("/v1/decisions", content=json.dumps(body).replace('"?"', number))
+    assert (answer.status_code, error_of(answer)["param"]) == (400, "questions[0].instructions")
 
 
 @pytest.mark.parametrize(

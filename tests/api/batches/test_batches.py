@@ -15,7 +15,8 @@ from starlette.testclient import TestClient
 
 from proxy.api.batches import batch_store
 from proxy.domain.engine import LOWEST_PRIORITY
-from proxy.domain.identity import ALL_SCOPES, Scope
+from proxy.domain.errors import RateLimited
+from proxy.domain.identity import ALL_SCOPES, Limits, Scope
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.key_source import PEPPER, KeysInMemory
 from tests.doubles.usage import KeptUsage
@@ -127,6 +128,8 @@ def test_each_line_is_answered_in_the_order_of_the_input(sdk, endpoint):
     [
         ("", "empty_file", None, None),
         ("\n \n", "empty_file", None, None),
+        ("\n" * 20_000 + line("a"), "invalid_json_line", 1, None),
+        (line("a") + "\n" + " " * 3_000_000 + "\n" + line("b"), "invalid_json_line", 2, None),
         (f"{line('a')}\nnonsense", "invalid_json_line", 2, None),
         (f"{line('a')}\n\n[1]", "invalid_json_line", 3, None),
         (f"{line('a')}\n{line('b')}\n{line('a')}", "duplicate_custom_id", 3, "custom_id"),
@@ -175,6 +178,28 @@ def test_a_wrong_body_fails_its_line_only(sdk, body):
     assert found["custom_id"] == "n1"
     assert found["response"]["status_code"] in (400, 404)
     assert found["response"]["body"]["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "text", ["1\n" * 200_000, "\n" * 2_000_000, "\n".join(line(str(n)) for n in range(11_000))]
+)
+def test_an_input_of_many_short_lines_holds_nobody_up(sdk, text):
+    client, waits, asked = sdk(max_batch_lines=10_000), [], time.perf_counter
+    batch = begin(client, text)
+    while client.batches.retrieve(batch.id).status not in ENDED:
+        began = asked()
+        client.http.get("/health/live")
+        waits.append(asked() - began)
+    assert max(waits, default=0) < 0.3
+
+
+def test_lines_and_ids_are_those_of_the_input(sdk):
+    """Also with a mark of the encoding, blank lines, other line ends, and Python's line ends."""
+    ids = ["a", "b\u2028\x85c", "\u2029", "d" * 512, "😀"]
+    text = "\ufeff" + "\r\n \n\n".join(line(each) for each in ids)
+    client = sdk()
+    batch = end_of(client, begin(client, text))
+    assert [each["custom_id"] for each in content(client, batch.output_file_id)] == ids
 
 
 def test_lines_have_the_lowest_priority(sdk):
@@ -301,6 +326,26 @@ def test_lines_of_a_key_that_was_revoked_fail(sdk):
     assert last["response"]["status_code"] == 401
 
 
+def test_few_lines_ask_again_where_a_limit_refuses_them(sdk):
+    keys = KeysInMemory()
+    own = keys.add("own1")
+    keys.change("own1", limits=Limits(requests_per_minute=10))
+    engine = ScriptedEngine(deltas("ok"))
+    client = sdk(engine, keys=keys, key_pepper=PEPPER)
+    begin(with_key(client, own), lines(*[HI] * 1_000))
+    admin = {"authorization": f"Bearer {keys.add('own2')}"}
+    refused = RateLimited("", retry_after_s=1).code.value
+
+    def refusals() -> float:
+        text = client.http.get("/metrics", headers=admin).text
+        found = (each for each in text.splitlines() if refused in each and "_created" not in each)
+        return max((float(each.rpartition(" ")[2]) for each in found), default=0)
+
+    eventually(lambda: refusals() >= 64, within_s=20, what="refusals")
+    time.sleep(0.5)
+    assert refusals() <= 2 * 64  # each has asked twice at most
+
+
 def test_files_can_be_listed_in_pages_and_deleted(sdk):
     client = sdk()
     made = [upload(client, lines(HI)).id for _ in range(5)]
@@ -385,9 +430,24 @@ FILE = {"file": ("a.jsonl", b"x")}
         ({"files": FILE, "data": {"purpose": "batch" * 2000}}, 400),
         ({"files": FILE, "data": {str(n): "x" for n in range(100)}}, 400),
         ({"files": [("file", b"a"), ("file", b"b")], "data": {"purpose": "batch"}}, 400),
+        (
+            {
+                "files": FILE,
+                "data": {"purpose": "batch"},
+                "headers": {"idempotency-key": "a"},
+            },
+            400,
+        ),
         ({"json": {"purpose": "batch"}}, 415),
         ({"files": FILE, "data": {"purpose": "batch"}, "headers": {"origin": "http://a"}}, 415),
         ({"content": b"", "headers": {"content-type": "multipart/form-data"}}, 415),
+        (
+            {
+                "content": b"",
+                "headers": {"content-type": f"multipart/form-data; boundary*{'9' * 5000}=b"},
+            },
+            415,
+        ),
         ({"content": b"--b", "headers": {"content-type": "multipart/form-data; boundary=b"}}, 400),
         (
             {"content": b"--b--", "headers": {"content-type": "multipart/form-data; boundary=b"}},
@@ -419,6 +479,35 @@ def test_a_form_is_read_the_same_however_it_is_cut(sdk, cut):
     assert answer.status_code == 200, answer.text
     assert answer.json()["filename"] == "é.jsonl"
     assert client.files.content(answer.json()["id"]).content == text
+
+
+FORM = "form-data; name=file; filename"
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        (f'{FORM}="../a/b.jsonl"', "../a/b.jsonl"),
+        (f'{FORM}="a\\"b; name=c"', 'a"b; name=c'),
+        (f"{FORM}*=utf-7''%2B2AA-", "file"),
+        (f"{FORM}*=idna''%ff; filename=x", "x"),
+        (f"{FORM}*0=a; filename*=b", "file"),
+        (f"{FORM}*{'9' * 5000}=a", "file"),
+        (f"{FORM}=x{';a' * 3000}", "x"),
+        ('Form-Data ; NAME = "file" ; FileName = y ', "y"),
+        ("form-data; filename=x", None),
+        ("form-data; name*=utf-8''file", None),
+    ],
+)
+def test_names_of_files_are_plain_parameters(sdk, said, name):
+    head = f"--b\r\nContent-Disposition: {said}\r\n\r\nx\r\n--b\r\n"
+    answer = sdk().http.post(
+        "/v1/files",
+        content=f'{head}Content-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--b--',
+        headers={"content-type": "multipart/form-data; charset=utf-8; boundary=b"},
+    )
+    assert answer.status_code == (400 if name is None else 200)
+    assert answer.json().get("filename") == name
 
 
 @pytest.mark.parametrize(

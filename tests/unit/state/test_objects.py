@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -89,6 +90,23 @@ def test_files_of_a_folder_are_made_while_it_empties(tmp_path):
         assert await store.below("a") == []
 
     asyncio.run(run())
+
+
+def test_many_may_delete_one_object(tmp_path):
+    async def run() -> None:
+        store = FolderObjects(tmp_path)
+        for number in range(100):
+            path = f"{number}/a/b/c/d"
+            await store.create(path, b"")
+            await asyncio.gather(*(store.delete([path]) for _ in range(8)))
+        assert await store.below("") == []
+
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        asyncio.run(run())
+    finally:
+        sys.setswitchinterval(usual)
 
 
 def test_what_a_killed_process_has_left_is_removed_after_a_day(tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from proxy.api.anthropic.message_body import MessagesBody
+from proxy.api.decisions.decision_body import DecisionBody
 from proxy.api.http import body_reader, json_shape, known_bodies
 from proxy.api.http.body_reader import BodyLimits, BodyReader, BytesInFlight
 from proxy.api.http.known_bodies import cut_body
@@ -53,6 +54,18 @@ KINDS: dict[type[BaseModel], tuple[str, list[Any], list[Any]]] = {
             {"type": 4},
         ],
         [{"type": "function", "name": name, "parameters": PATH} for name in "ab"],
+    ),
+    DecisionBody: (
+        "input",
+        [
+            {"role": "user", "content": "Grüße"},
+            {"role": "user", "content": [{"type": "input_json", "data": {"a": [1.0, 1, "]"]}}]},
+            {"type": "function_call", "call_id": "c1", "name": "read", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "c1", "output": "4"},
+            {"role": "user", "content": [{"type": "input_json", "data": 4}]},
+            {"type": "reasoning"},
+        ],
+        [],
     ),
     MessagesBody: (
         "messages",
@@ -100,7 +113,7 @@ async def alone(data: bytes, kind: type[BaseModel]) -> BaseModel:
     return body_reader.parse(data, kind, limits=LIMITS)
 
 
-def written(data, name: str, items: list[Any], tools: list[Any]) -> bytes:
+def written(data, kind: type[BaseModel], name: str, items: list[Any], tools: list[Any]) -> bytes:
     """A body with its members in any order and its JSON in any style."""
     members = {
         name: items,
@@ -108,8 +121,11 @@ def written(data, name: str, items: list[Any], tools: list[Any]) -> bytes:
         "model": "m",
         "max_tokens": data.draw(st.integers(1, 2)),
     }
-    if name == "input":
+    if kind is ResponseBody:
         members["max_output_tokens"] = members.pop("max_tokens")
+    if kind is DecisionBody:
+        del members["tools"], members["max_tokens"]
+        members["questions"] = [{"type": "predicate", "instructions": "?"}]
     order = data.draw(st.permutations(list(members)))
     style = data.draw(st.sampled_from([{}, {"separators": (",", ":")}, {"indent": 1}]))
     is_ascii = data.draw(st.booleans())
@@ -130,7 +146,7 @@ def test_each_body_is_what_it_is_alone(kind, data):
     name, kinds, all_tools = KINDS[kind]
     items = st.lists(st.sampled_from(kinds), max_size=4)
     said = [data.draw(st.lists(st.sampled_from(kinds[:4]), min_size=8, max_size=12))]
-    texts = [written(data, name, said[0], all_tools)]
+    texts = [written(data, kind, name, said[0], all_tools)]
     for _ in range(data.draw(st.integers(1, 5))):
         before = data.draw(st.sampled_from(range(len(said))))
         kept = data.draw(st.integers(0, len(said[before])))
@@ -144,7 +160,7 @@ def test_each_body_is_what_it_is_alone(kind, data):
             texts.append(json.dumps({**whole, name: said[-1]}, **style).encode())
         else:
             tools = all_tools[: data.draw(st.integers(0, 2))]
-            texts.append(written(data, name, said[-1], tools))
+            texts.append(written(data, kind, name, said[-1], tools))
     for text in data.draw(st.lists(st.sampled_from(texts), max_size=2)):  # and broken ones
         at, wrong = data.draw(st.integers(0, len(text))), data.draw(st.sampled_from(WRONG))
         texts.append(text[:at] + wrong + text[at + data.draw(st.integers(0, 1)) :])
