@@ -29,7 +29,7 @@ def encoded(encoder: PromptEncoder, **tensors: list) -> tuple[list[int], list[in
     """The prompt's and the generated ids."""
     request = Request(TensorRequest(**tensors))
     given, generated = request.split_ids()
-    return encoder.prompt_ids(request, given, NO_LIMITS), generated
+    return list(encoder.prompt_ids(request, given, NO_LIMITS)), generated
 
 
 def test_the_last_ids_were_generated_and_the_others_are_the_prompts(encoder):

@@ -76,6 +76,7 @@ def test_a_small_tenant_gets_half_when_it_asks_for_it_beside_one_with_fifty_stre
 
 def test_requests_wait_in_the_proxy_and_the_engines_own_queue_stays_short(running):
     headers = {"Authorization": f"Bearer {ALL.key}"}
+    running.settled_engine("demo")
 
     async def run() -> None:
         async with loaded(running.url, "demo", [ALL]):

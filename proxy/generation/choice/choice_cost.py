@@ -80,7 +80,8 @@ class ChoiceCost:
         if not self._counts_prompt:
             self._record.leave_uncharged("choices", delta.prompt_tokens or 0)
         else:
-            self._record.leave_uncharged("thought", self._prompt)  # the new prompt begins with it
+            if self._prompt:  # the new prompt begins with it
+                self._record.leave_uncharged("thought", self._prompt)
             self._prompt = delta.prompt_tokens or 0
             if self._counts_cached:
                 self._cached = delta.cached_tokens or 0

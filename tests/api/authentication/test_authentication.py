@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
+from proxy.api.batches.manifest import BATCH
 from proxy.api.http import route_scopes
 from proxy.api.manifest import Open
 from proxy.domain.identity import Scope
@@ -31,6 +32,7 @@ from tests.fixtures.stack import eventually
 API_KEY, METRICS_KEY = "the-one-key-of-these-tests-is-long", "the-key-of-prometheus-in-these-tests"
 HI = [{"role": "user", "content": "hi"}]
 CHAT = {"model": "demo", "messages": HI}
+ASK = {"type": "predicate", "instructions": "It rains."}
 SOCKET = "/v1/chat/completions/ws"
 # What a POST needs for 200; other routes are asked by GET.
 BODIES = {
@@ -48,6 +50,7 @@ BODIES = {
     "/v2/rerank": {"model": "demo", "query": "hi", "documents": ["a"]},
     "/rerank": {"model": "demo", "query": "hi", "documents": ["a"]},
     "/score": {"model": "demo", "text_1": "hi", "text_2": "a"},
+    "/v1/decisions": {"model": "demo", "input": "hi", "questions": [ASK]},
     "/chat/json": CHAT,
     "/chat/stream": CHAT,
     "/chat/sse": CHAT,
@@ -55,8 +58,9 @@ BODIES = {
     "/detokenize": {"tokens": [104]},
 }
 TYPES = {401: "authentication_error", 403: "permission_error"}
-# Those of a store, as below /admin/: tests/api/administration; and of Triton's own models.
-OF_OTHERS = {"/v1/usage", "/v2"}
+# Those of a store, as below /admin/: tests/api/administration; of Triton's own models; and of files,
+# which want a folder: tests/api/batches.
+OF_OTHERS = {"/v1/usage", "/v2", *BATCH.routes}
 NEEDS = {
     path: route.need
     for path, route in route_scopes.ROUTES.items()
