@@ -58,8 +58,8 @@ BODIES = {
     "/detokenize": {"tokens": [104]},
 }
 TYPES = {401: "authentication_error", 403: "permission_error"}
-# Those of a store, as below /admin/: tests/api/administration; of Triton's own models; and of files,
-# which want a folder: tests/api/batches.
+# Those of a store, as below /admin/: tests/api/administration; of Triton's own models; and of
+# files, which want a folder: tests/api/batches.
 OF_OTHERS = {"/v1/usage", "/v2", *BATCH.routes}
 NEEDS = {
     path: route.need
