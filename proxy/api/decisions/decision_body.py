@@ -436,7 +436,7 @@ class DecisionOutputDetails(Answer):
 
 
 class DecisionUsage(Answer):
-    """Each question counts the input."""
+    """Each generated token counts the input."""
 
     input_tokens: int = Field(ge=0)
     input_tokens_details: DecisionInputDetails
