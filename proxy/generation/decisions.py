@@ -9,6 +9,7 @@ three letters, and each letter is asked for behind the ones before it.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -39,6 +40,23 @@ def labels_of(options: int) -> list[str]:
     return ["".join(one) for one in islice(product(LETTERS, repeat=size), options)]
 
 
+def asks_of(requests: Sequence[EngineRequest], options: Sequence[int]) -> list[EngineRequest]:
+    """What the engine is asked in all, without the letters that some prompts end with.
+
+    requests: one for each question.
+    """
+    found = list[EngineRequest]()
+    for request, count in zip(requests, options, strict=True):
+        labels = labels_of(count)
+        for size in range(len(labels[0])):
+            begun = Counter(
+                label[:size] for label in dict.fromkeys(one[: size + 1] for one in labels)
+            )
+            asked = [letters for letters, next_letters in begun.items() if next_letters > 1]
+            found += [replace(request, id="-".join((request.id, *letters))) for letters in asked]
+    return found
+
+
 def check_decides(card: ModelCard) -> None:
     """Raises InvalidRequest: the model cannot be held to labels."""
     if "constraint" not in card.capabilities or GuideKind.REGEX not in card.facts.guide_kinds:
@@ -51,8 +69,8 @@ def check_decides(card: ModelCard) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decisions:
-    """plan: one prompt for each question, which ends where the answer begins. reservation: of the
-    caller's limits; None where the caller has none.
+    """plan: one prompt for each question, which ends where the answer begins. reservation: of all
+    that `asks_of` says; None where the caller has no limits.
     """
 
     plan: Plan
@@ -109,14 +127,11 @@ class Decisions:
     ) -> list[float]:
         """Of letters that may come next."""
         part = self.plan.part(index).request
-        is_first = prompt.id == self.plan.engine_requests[index].id
         guide = Constraint(GuideKind.REGEX, f"[{''.join(letters)}]", field="questions")
         asked = replace(prompt, constraint=guide)
-        if self.reservation is not None and not is_first:
-            await self.reservation.extend(part, [asked], output=True)
         cost = ChoiceCost(self.plan.card, self.record, counts_cached=self.counts_cached)
         cost.begin_stream(counts_gaps=False)
-        has_begun = index > 0 or not is_first
+        has_begun = index > 0 or prompt.id != self.plan.engine_requests[0].id
         stream = EngineStream(part, asked, self.means, self.record, cost, has_begun=has_begun)
         top: tuple[Alternative, ...] = ()
         async with aclosing(stream.deltas()) as deltas:

@@ -17,9 +17,15 @@ from proxy.domain.identity import current_caller
 from proxy.domain.model import NO_END, ModelCard
 from proxy.domain.output import FinishReason
 from proxy.domain.record import RequestRecord, Stage, StageName, running_record
-from proxy.domain.request import ChatPrompt, Delivery, GenerationRequest, Sampling
+from proxy.domain.request import (
+    ChatPrompt,
+    Delivery,
+    GenerationRequest,
+    PromptBatch,
+    Sampling,
+)
 from proxy.generation.answer_streams import AnswerStreams, Means
-from proxy.generation.decisions import AT_ONCE, Decisions, check_decides
+from proxy.generation.decisions import AT_ONCE, Decisions, asks_of, check_decides
 from proxy.generation.embeddings import at_once, batched, embedded
 from proxy.generation.prepare import Plan
 from proxy.language.structured import checks
@@ -105,21 +111,15 @@ class Service:
         with self._metrics.counted(record, request, card):
             plan = await means.preparation.prepare(request, card, record)
             check_decides(plan.card)
+            asks, prompt = asks_of(plan.engine_requests, options), plan.request.prompts[0]
+            of_all = replace(plan.request, prompt=PromptBatch(prompts=(prompt,) * len(asks)))
             reserving = self._limiter.reservation(
-                current_caller.get(),
-                plan.request,
-                plan.card,
-                plan.engine_requests,
-                record,
-                is_stream=False,
+                current_caller.get(), of_all, plan.card, asks, record, is_stream=False
             )
             at_once = min(AT_ONCE, len(options))
-            running = replace(
-                request, prompt=request.prompts[0], choices=at_once, sampling=Sampling()
-            )
+            running = replace(request, prompt=prompt, choices=at_once, sampling=Sampling())
             async with reserving as reservation:
                 with self._concurrency.permits(plan.card, running):
-                    prompt = plan.request.prompts[0]
                     if isinstance(prompt, ChatPrompt) and prompt.images:
                         plan = await self._with_images(plan, prompt, record)
                     decisions = Decisions(

@@ -8,11 +8,13 @@ from dataclasses import replace
 import pytest
 
 from proxy.domain.constraint import GuideKind
+from proxy.domain.identity import Limits
 from proxy.domain.model import CAPABILITIES
 from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
 from proxy.generation.decisions import labels_of
 from tests.api.formats import error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine
+from tests.doubles.key_source import PEPPER, KeysInMemory
 
 ASK = {"type": "predicate", "instructions": "It rains."}
 TWO = [{"value": "a"}, {"value": "b"}]
@@ -202,3 +204,15 @@ def test_a_model_that_cannot_tell_is_refused_by_name(serve, engine, lacking):
 def test_an_engine_without_the_log_probabilities_has_failed(serve):
     answer = decide(serve(ScriptedEngine(letters(x=-1.0))), ASK)
     assert (answer.status_code, error_of(answer)["code"]) == (500, "internal_error")
+
+
+@pytest.mark.parametrize(("limit", "status", "left"), [(29, 429, "29"), (30, 200, "0")])
+def test_all_letters_of_the_labels_are_reserved_at_once(serve, limit, status, left):
+    engine, keys = ScriptedEngine(letters(**dict.fromkeys("ABCDEFGHIJ", -2.3))), KeysInMemory()
+    client = serve(engine, keys=keys, key_pepper=PEPPER)
+    keys.add_tenant("acme", limits=Limits(output_tokens_per_minute=limit))
+    client.headers["authorization"] = f"Bearer {keys.add('own1')}"
+    answer = decide(client, {**CHOOSE, "choices": [{"value": str(at)} for at in range(255)]})
+    assert answer.status_code == status
+    assert answer.headers["x-ratelimit-remaining-tokens"] == left
+    assert len(engine.requests) == (0 if status == 429 else 30)
