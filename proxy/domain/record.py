@@ -6,8 +6,7 @@ spans and usage are read from it.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -289,12 +288,12 @@ class RequestRecord:
     # What engines made and no answer has: tokens behind a stop string, and what still comes of
     # streams that were stopped.
     unused_tokens: int = 0
-    late: list[tuple[Stage, asyncio.Future[Usage]]] = field(default_factory=list)
+    late: list[tuple[Stage, Awaitable[Usage]]] = field(default_factory=list)
     # Tokens that an engine counted and nobody is charged for, by why.
     uncharged: dict[str, int] = field(default_factory=dict)
 
     @property
-    def charged_late(self) -> list[asyncio.Future[Usage]]:
+    def charged_late(self) -> list[Awaitable[Usage]]:
         """What another stream does not continue, which makes the same tokens again."""
         return [late for stage, late in self.late if stage.error is None]
 

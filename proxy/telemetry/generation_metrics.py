@@ -325,7 +325,8 @@ class GenerationMetrics:
             self._unbalanced.labels(model, why).inc(tokens)
         for stage, late in record.late:
             if stage.error is not None:
-                late.add_done_callback(partial(self._settle_late, model, stage.error))
+                settle = partial(self._settle_late, model, stage.error)
+                asyncio.ensure_future(late).add_done_callback(settle)
         if abandoned := record.charged_late:
             has_prompt = record.used is not None and record.used.prompt_tokens > 0
             left = asyncio.gather(*abandoned, return_exceptions=True)

@@ -77,14 +77,14 @@ class ChoiceCost:
 
     def count_prompt(self, delta: TokenDelta) -> None:
         """`delta`: the first of the choice, which has the number of the prompt's tokens."""
-        if not self._counts_prompt:
-            self._record.leave_uncharged("choices", delta.prompt_tokens or 0)
-        else:
+        if self._counts_prompt:
             if self._prompt:  # the new prompt begins with it
                 self._record.leave_uncharged("thought", self._prompt)
             self._prompt = delta.prompt_tokens or 0
             if self._counts_cached:
                 self._cached = delta.cached_tokens or 0
+        else:
+            self._record.leave_uncharged("choices", delta.prompt_tokens or 0)
 
     def count_unused(self, tokens: int) -> None:
         """Tokens that came, and that the answer does not have."""
