@@ -32,7 +32,7 @@ class Message:
     result_images: int = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Of a long chat, pickle's own way would take a third of the time of rendering it."""
+        """Makes long chats cheap to pickle: the default takes a third of the time of rendering."""
         return _message, tuple([getattr(self, name) for name in _FIELDS_OF_MESSAGE])
 
 

@@ -108,7 +108,7 @@ class Decisions:
         return await self._spread(index, replace(prompt, text=text), labels_of(options))
 
     async def _spread(self, index: int, prompt: EngineRequest, labels: list[str]) -> list[float]:
-        """Of labels of one length, in alphabetic order."""
+        """The probabilities of labels, which have one length and are in alphabetic order."""
         letters = list(dict.fromkeys(label[0] for label in labels))
         chances = await self._chances(index, prompt, letters) if len(letters) > 1 else [1.0]
         found = list[float]()
@@ -125,7 +125,7 @@ class Decisions:
     async def _chances(
         self, index: int, prompt: EngineRequest, letters: Sequence[str]
     ) -> list[float]:
-        """Of letters that may come next."""
+        """The probabilities of letters that may come next."""
         part = self.plan.part(index).request
         guide = Constraint(GuideKind.REGEX, f"[{''.join(letters)}]", field="questions")
         asked = replace(prompt, constraint=guide)
@@ -148,7 +148,7 @@ class Decisions:
 
 
 def _shares(top: Sequence[Alternative], letters: Sequence[bytes]) -> list[float]:
-    """Of the letters' tokens. Raises EngineFailed: none of them was reported."""
+    """The letters' probabilities among themselves. Raises EngineFailed: none was reported."""
     found = [one for one in top if one.token_bytes in letters and one.log_prob > -math.inf]
     if not found:
         raise EngineFailed("The model server failed.", detail="no log-probabilities of the options")

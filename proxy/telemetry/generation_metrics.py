@@ -340,7 +340,7 @@ class GenerationMetrics:
             self._continued.labels(model, cause.value, "failed").inc()
 
     def _settle_late(self, model: str, why: str, late: asyncio.Future[Usage]) -> None:
-        if not late.cancelled():
+        if not late.cancelled() and late.exception() is None:
             self._unbalanced.labels(model, why).inc(late.result().total_tokens)
 
     def _settle_abandoned(

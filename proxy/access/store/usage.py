@@ -70,7 +70,7 @@ class Batch:
         return int(sum(sums[0] for sums in self.sums.values()))
 
     def add(self, row: UsageRow, most: int) -> bool:
-        """False: it would need a new sum, of which there are `most`."""
+        """Returns False if the row needs a new sum, and there are `most` already."""
         day = row.at.astimezone(timezone.utc).date()
         place = (day, cleaned(row.tenant), cleaned(row.key_id), cleaned(row.model))
         sums = self.sums.get(place)

@@ -122,7 +122,7 @@ def routes(
 
     @file_router.get("/{file_id}", responses=answers(FileObject, 404, 503))
     async def retrieve_file(http: Request, file_id: FileId) -> Response:
-        """What is known of a file."""
+        """The name, size and dates of a file."""
         return JSONResponse(await files.get(folder(http), file_id))
 
     @file_router.get("/{file_id}/content", responses=answers(None, 404, 503, content=CONTENT))
@@ -138,7 +138,7 @@ def routes(
 
     @file_router.delete("/{file_id}", responses=answers(DeletedFile, 404, 503))
     async def delete_file(http: Request, file_id: FileId) -> Response:
-        """Removes a file. A batch that reads it goes on."""
+        """Removes a file. Batches that read it continue."""
         tenant = folder(http)
         await files.get(tenant, file_id)
         await files.delete(tenant, file_id)
@@ -224,7 +224,12 @@ def _boundary(http: Request, most: int) -> bytes:
 
 
 async def _pieces(http: Request, most: int) -> AsyncIterator[bytes]:
-    """Of the body. Raises RequestError: they are too many. ClientDisconnect."""
+    """The pieces of the body.
+
+    Raises:
+        RequestError: they have too many bytes.
+        ClientDisconnect: the caller has left.
+    """
     size, has_more = 0, True
     while has_more:
         message = await http.receive()

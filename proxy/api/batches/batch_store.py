@@ -125,8 +125,8 @@ class Opened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Index:
-    """Of a valid input. chunks: the first line of each, and its offset. size: bytes of the input.
-    model: None where the lines name several.
+    """The index of a valid input. chunks: the first line of each, and its offset. size: of the
+    input, in bytes. model: None where the lines name several.
     """
 
     at: int

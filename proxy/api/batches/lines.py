@@ -58,7 +58,7 @@ def read(lines: Sequence[bytes], endpoint: str) -> list[Line | Fault]:
 
 
 def checked(lines: Sequence[bytes], endpoint: str) -> list[tuple[bytes, str | None] | Fault]:
-    """Of each line a digest of its custom_id and its model, or what is wrong with it."""
+    """For each line, a digest of its custom_id, and its model; or what is wrong with the line."""
     return [
         each
         if isinstance(each, Fault)
@@ -103,8 +103,8 @@ def _read(data: bytes, endpoint: str) -> Line | Fault:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Of one line. text: the line of the output or error file; empty for a line that was cancelled.
-    row: what is charged.
+    """The answer to one line. text: the line of the output or error file; empty for a line that was
+    cancelled. row: what is charged.
     """
 
     has_failed: bool
@@ -124,7 +124,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What is known of a kept answer without its text. size: of the head."""
+    """The first line of a kept answer. has_text: a text follows it. size: in bytes."""
 
     has_failed: bool
     has_text: bool

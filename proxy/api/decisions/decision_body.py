@@ -7,6 +7,7 @@ with a label before each option.
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from secrets import token_hex
 from typing import Annotated, Any, Literal
@@ -44,7 +45,7 @@ from proxy.models.registry import ServedModel
 
 MOST_QUESTIONS, MOST_OPTIONS = 400, 255
 MOST_LABELS = 4_096  # of all questions of a request together
-MOST_COPIES = 16_384  # of messages, each of which is sent with each question
+MOST_COPIES = 16_384  # items x questions: each question is sent with all items
 JSON_LEVELS, JSON_VALUES, JSON_BYTES = 32, 10_000, 262_144
 _as_text = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 ONE_LETTER = "Answer with the letter of one option only."
@@ -106,30 +107,34 @@ class DecisionMessage(MessageItem):
     content: Annotated[Content, BeforeValidator(_json_as_text)]
 
 
-KINDS = {
-    "message": "<message>",
-    "function_call": "<function_call>",
-    "custom_tool_call": "<custom_tool_call>",
-    "function_call_output": "<output>",
-    "custom_tool_call_output": "<output>",
-}
+ITEMS = (
+    *("message", "function_call", "custom_tool_call"),
+    *("function_call_output", "custom_tool_call_output"),
+)
+QUESTIONS = ("predicate", "choice", "score")
 
 
-def _kind_of_item(given: Any) -> str | None:
-    kind = type_of(given) or "message"
-    return KINDS.get(kind) if isinstance(kind, str) else None
+def _by_type(error_type: str, kinds: Sequence[str], usual: str | None = None) -> Discriminator:
+    """Chooses by `type`. usual: where there is none. Tags in angle brackets are no error paths."""
+
+    def tag(given: Any) -> str | None:
+        kind = type_of(given) or usual
+        return f"<{kind}>" if kind in kinds else None
+
+    return Discriminator(
+        tag,
+        custom_error_type=error_type,
+        custom_error_message=f"must have a 'type' that is one of {', '.join(kinds)}",
+    )
 
 
 DecisionItem = Annotated[
     Annotated[DecisionMessage, Tag("<message>")]
     | Annotated[CallItem, Tag("<function_call>")]
     | Annotated[CustomCallItem, Tag("<custom_tool_call>")]
-    | Annotated[OutputItem, Tag("<output>")],
-    Discriminator(
-        _kind_of_item,
-        custom_error_type="input_item_type",
-        custom_error_message=f"must have a 'type' that is one of {', '.join(KINDS)}",
-    ),
+    | Annotated[OutputItem, Tag("<function_call_output>")]
+    | Annotated[OutputItem, Tag("<custom_tool_call_output>")],
+    _by_type("input_item_type", ITEMS, usual="message"),
 ]
 Input = Annotated[
     Annotated[str, Tag("<text>")]
@@ -145,13 +150,13 @@ class _Question(RequestBody):
     name: str | None = None
 
     @property
+    @abstractmethod
     def options(self) -> list[tuple[str, str | None]]:
         """In the order of the labels; each with its description."""
-        raise NotImplementedError
 
+    @abstractmethod
     def answer(self, chances: Sequence[float]) -> dict[str, Any]:
         """chances: of the options."""
-        raise NotImplementedError
 
     @property
     def _asked(self) -> str:
@@ -247,23 +252,11 @@ class ScoreQuestion(_Question):
         }
 
 
-QUESTIONS = ("predicate", "choice", "score")
-
-
-def _kind_of_question(given: Any) -> str | None:
-    kind = type_of(given)
-    return f"<{kind}>" if kind in QUESTIONS else None
-
-
 Question = Annotated[
     Annotated[PredicateQuestion, Tag("<predicate>")]
     | Annotated[ChoiceQuestion, Tag("<choice>")]
     | Annotated[ScoreQuestion, Tag("<score>")],
-    Discriminator(
-        _kind_of_question,
-        custom_error_type="question_type",
-        custom_error_message=f"must have a 'type' that is one of {', '.join(QUESTIONS)}",
-    ),
+    _by_type("question_type", QUESTIONS),
 ]
 
 

@@ -79,7 +79,7 @@ class Rest:
 
 
 class KnownBodies:
-    """Of all tenants, within bounds; the newest ones stay."""
+    """The bodies of all tenants. When they are too many or too large, the oldest go first."""
 
     def __init__(self) -> None:
         self._bodies: list[KnownBody] = []  # the newest last
