@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -42,8 +43,11 @@ def models(**onnx: Any) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def running(*, onnx: Mapping[str, Any] | None = None, **settings: str) -> Iterator[Stack]:
-    """Built where that is missing, and stopped at the end."""
+    """Built where that is missing, and stopped at the end. Batches that an earlier one had left, which
+    a proxy would go on with, are gone.
+    """
     ARTIFACTS.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(ARTIFACTS / "files", ignore_errors=True)
     embedding_models.static(POOLED)
     file = ARTIFACTS / "models.yaml"
     file.write_text(yaml.safe_dump({"models": models(**(onnx or {}))}))
