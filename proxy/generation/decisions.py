@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice, product
 
 from proxy.access.limits.request_limiter import Reservation
@@ -34,10 +35,23 @@ LETTERS = "ABCDEFGHIJ"  # some tokenizers have two tokens for a letter
 LONGEST = 3  # letters of a label
 
 
-def labels_of(options: int) -> list[str]:
+@lru_cache(maxsize=256)
+def labels_of(options: int) -> tuple[str, ...]:
     """Labels of as many letters, at most LONGEST, in the order of the options."""
     size = next(size for size in range(1, LONGEST + 1) if options <= len(LETTERS) ** size)
-    return ["".join(one) for one in islice(product(LETTERS, repeat=size), options)]
+    return tuple("".join(one) for one in islice(product(LETTERS, repeat=size), options))
+
+
+@lru_cache(maxsize=256)
+def _asked_behind(options: int) -> tuple[str, ...]:
+    """The beginnings of labels, "" among them, that more than one letter may follow."""
+    labels = labels_of(options)
+    begun = Counter(
+        label[:size]
+        for size in range(len(labels[0]))
+        for label in dict.fromkeys(one[: size + 1] for one in labels)
+    )
+    return tuple(letters for letters, next_letters in begun.items() if next_letters > 1)
 
 
 def asks_of(requests: Sequence[EngineRequest], options: Sequence[int]) -> list[EngineRequest]:
@@ -45,16 +59,11 @@ def asks_of(requests: Sequence[EngineRequest], options: Sequence[int]) -> list[E
 
     requests: one for each question.
     """
-    found = list[EngineRequest]()
-    for request, count in zip(requests, options, strict=True):
-        labels = labels_of(count)
-        for size in range(len(labels[0])):
-            begun = Counter(
-                label[:size] for label in dict.fromkeys(one[: size + 1] for one in labels)
-            )
-            asked = [letters for letters, next_letters in begun.items() if next_letters > 1]
-            found += [replace(request, id="-".join((request.id, *letters))) for letters in asked]
-    return found
+    return [
+        replace(request, id=f"{request.id}-{letters}") if letters else request
+        for request, count in zip(requests, options, strict=True)
+        for letters in _asked_behind(count)
+    ]
 
 
 def check_decides(card: ModelCard) -> None:
@@ -107,7 +116,7 @@ class Decisions:
             text += reasoning.closing if is_thinking else reasoning.before_answer
         return await self._spread(index, replace(prompt, text=text), labels_of(options))
 
-    async def _spread(self, index: int, prompt: EngineRequest, labels: list[str]) -> list[float]:
+    async def _spread(self, index: int, prompt: EngineRequest, labels: Sequence[str]) -> list[float]:
         """The probabilities of labels, which have one length and are in alphabetic order."""
         letters = list(dict.fromkeys(label[0] for label in labels))
         chances = await self._chances(index, prompt, letters) if len(letters) > 1 else [1.0]

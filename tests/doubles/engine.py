@@ -107,6 +107,7 @@ class ScriptedEngine:
             return
         guide = request.constraint
         if guide is not None and guide.field == "questions" and not script[0].log_probs:
+            await self._pause()
             yield _lettered(guide.text.strip("[]"))
             return
         LOGGED.see_text(request.text or "")

@@ -154,6 +154,11 @@ class _Question(RequestBody):
     def options(self) -> list[tuple[str, str | None]]:
         """In the order of the labels; each with its description."""
 
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """Of the options."""
+
     @abstractmethod
     def answer(self, chances: Sequence[float]) -> dict[str, Any]:
         """chances: of the options."""
@@ -182,6 +187,10 @@ class PredicateQuestion(_Question):
     def options(self) -> list[tuple[str, str | None]]:
         return [("true", None), ("false", None)]
 
+    @property
+    def count(self) -> int:
+        return 2
+
     def answer(self, chances: Sequence[float]) -> dict[str, Any]:
         return {"type": "predicate", "name": self.name, "probability": chances[0]}
 
@@ -205,7 +214,11 @@ class ChoiceQuestion(_Question):
     @property
     def values(self) -> list[str]:
         """As JSON, since true and "true" are two."""
-        return [json.dumps(one.value, ensure_ascii=False) for one in self.choices]
+        return [_as_text(one.value) for one in self.choices]
+
+    @property
+    def count(self) -> int:
+        return len(self.choices)
 
     @property
     def options(self) -> list[tuple[str, str | None]]:
@@ -238,6 +251,10 @@ class ScoreQuestion(_Question):
     @property
     def options(self) -> list[tuple[str, str | None]]:
         return [(one.label, one.description) for one in self.levels]
+
+    @property
+    def count(self) -> int:
+        return len(self.levels)
 
     def answer(self, chances: Sequence[float]) -> dict[str, Any]:
         return {
@@ -278,7 +295,7 @@ class DecisionBody(RequestBody):
         for at, one in enumerate(self.questions):
             if isinstance(one, ChoiceQuestion) and len(set(one.values)) < len(one.choices):
                 raise FieldError(f"questions[{at}].choices", "each must have another 'value'")
-        if (labels := sum(len(one.options) for one in self.questions)) > MOST_LABELS:
+        if (labels := sum(one.count for one in self.questions)) > MOST_LABELS:
             raise FieldError(
                 "questions",
                 f"they have {labels} options together, at most {MOST_LABELS} are allowed",
@@ -304,7 +321,7 @@ class DecisionBody(RequestBody):
 
     def options(self) -> list[int]:
         """How many each question has."""
-        return [len(one.options) for one in self.questions]
+        return [one.count for one in self.questions]
 
     def names(self) -> dict[str, str]:
         """Prepared field -> the caller's."""
