@@ -116,7 +116,9 @@ class Decisions:
             text += reasoning.closing if is_thinking else reasoning.before_answer
         return await self._spread(index, replace(prompt, text=text), labels_of(options))
 
-    async def _spread(self, index: int, prompt: EngineRequest, labels: Sequence[str]) -> list[float]:
+    async def _spread(
+        self, index: int, prompt: EngineRequest, labels: Sequence[str]
+    ) -> list[float]:
         """The probabilities of labels, which have one length and are in alphabetic order."""
         letters = list(dict.fromkeys(label[0] for label in labels))
         chances = await self._chances(index, prompt, letters) if len(letters) > 1 else [1.0]
