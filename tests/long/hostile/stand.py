@@ -43,7 +43,7 @@ def models(**onnx: Any) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def running(*, onnx: Mapping[str, Any] | None = None, **settings: str) -> Iterator[Stack]:
-    """Built where that is missing, and stopped at the end. Batches of an earlier one are gone: a proxy
+    """Built where that is missing, and stopped at the end. Batches of an earlier one are gone: it
     would go on with them.
     """
     ARTIFACTS.mkdir(parents=True, exist_ok=True)
