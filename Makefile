@@ -96,7 +96,7 @@ soak: $(DEV)
 	@echo "[make] soak: $(SOAK_SECONDS) s of mixed streams"
 	@$(call finished,soak,$(RUN) tests.long.soak --seconds $(SOAK_SECONDS))
 
-# Twenty faults of the hot path, one at a time in a copy of the repository: shows which test of
+# Fifty faults of the hot path and the rooms around, one at a time in a copy of the repository: shows which test of
 # `make test` notices each, and fails if none does. Minutes.
 mutants: $(DEV)
 	@$(RUN) tests.mutants

@@ -1,5 +1,5 @@
-"""Small faults, one a mutant: of the hot path, from the engine's tokens to the client's bytes, and
-of what we pass to TensorRT-LLM.
+"""Small faults, one a mutant: of the hot path, from the engine's tokens to the client's bytes, of
+what we pass to TensorRT-LLM, and of the rooms around.
 """
 
 from __future__ import annotations
@@ -248,5 +248,132 @@ CATALOGUE = (
         before="fraction: Annotated[float, Field(gt=0, le=1)] = 0.9",
         after="fraction: Annotated[float, Field(gt=0, le=1)] = 0.95",
         tests=RECORD_TESTS,
+    ),
+    # the rooms around the hot path; their tests are whole folders
+    Mutant(
+        fault="a caller's control token in a name, or in arguments, is one of the template",
+        path="proxy/language/prompting/callers_text.py",
+        before='elif key != "role" and found.may_be_in(value):',
+        after='elif key == "content" and found.may_be_in(value):',
+        tests=("tests/unit/language", "tests/api/tools"),
+    ),
+    Mutant(
+        fault="a body that grew from a known one has items of that one which the caller took out",
+        path="proxy/api/http/known_bodies.py",
+        before="getattr(known.body, cut.name)[: sum(counts)]}",
+        after="getattr(known.body, cut.name)}",
+        tests=("tests/unit/api",),
+    ),
+    Mutant(
+        fault="a batch ends before its last lines",
+        path="proxy/api/batches/runner.py",
+        before="if len(done) < len(index.chunks):",
+        after="if len(done) < len(index.chunks) - 1:",
+        tests=("tests/api/batches",),
+    ),
+    Mutant(
+        fault="a line of a batch costs the whole price",
+        path="proxy/access/limits/request_limiter.py",
+        before="cost = round(cost * self._line.rate)",
+        after="cost = round(cost)",
+        tests=("tests/api/batches", "tests/api/limits"),
+    ),
+    Mutant(
+        fault="options with labels of two letters have probabilities that do not add up to one",
+        path="proxy/generation/decisions.py",
+        before="found += [chance * each for each in",
+        after="found += [each for each in",
+        tests=("tests/api/answers",),
+    ),
+    Mutant(
+        fault="a tenant's tokens are free while others wait",
+        path="proxy/scheduling/fair_queue.py",
+        before="of_class.charge(stream, OUTPUT_COST * new)",
+        after="of_class.charge(stream, 0)",
+        tests=("tests/unit/scheduling",),
+    ),
+    Mutant(
+        fault="a caller who left the queue keeps its place",
+        path="proxy/scheduling/fair_queue.py",
+        before="            self._stop_waiting(stream)\n        elif",
+        after="            pass\n        elif",
+        tests=("tests/unit/scheduling",),
+    ),
+    Mutant(
+        fault="a refusal that cost the proxy much is not counted in a limit on requests",
+        path="proxy/access/limits/request_limiter.py",
+        before="counts = standings.is_costly or not standings.is_refused",
+        after="counts = not standings.is_refused",
+        tests=("tests/unit/access", "tests/api/limits"),
+    ),
+    Mutant(
+        fault="a tenant reads another one's idempotent answer",
+        path="proxy/api/http/idempotency.py",
+        before="digest((who.tenant, address, *sorted(who.models.patterns), route, given.key))",
+        after="digest((address, *sorted(who.models.patterns), route, given.key))",
+        tests=("tests/unit/api", "tests/api/idempotency"),
+    ),
+    Mutant(
+        fault="one tenant's kept streams push out those of others",
+        path="proxy/state/kept_by_tenant.py",
+        before="tenant = max(self._tenants.values(), key=lambda one: one.size_bytes)",
+        after="tenant = next(iter(self._tenants.values()))",
+        tests=("tests/unit/state",),
+    ),
+    Mutant(
+        fault="a kept stream can be read after its time",
+        path="proxy/state/kept_by_tenant.py",
+        before="None if kept is None or kept.expires_s <= self._clock() else kept.value",
+        after="None if kept is None else kept.value",
+        tests=("tests/unit/state",),
+    ),
+    Mutant(
+        fault="a tool of the server reaches the addresses of private networks",
+        path="proxy/server_tools/addresses.py",
+        before='        "172.16.0.0/12",\n',
+        after="",
+        tests=("tests/unit/server_tools",),
+    ),
+    Mutant(
+        fault="an endpoint that is ejected again and again comes back as soon as at first",
+        path="proxy/pools/breaker.py",
+        before="self._clock() + self._level * BASE_S",
+        after="self._clock() + BASE_S",
+        tests=("tests/unit/pools",),
+    ),
+    Mutant(
+        fault="a stream that began before an ejection ends it",
+        path="proxy/pools/breaker.py",
+        before="        if round != self._round:\n            return\n        self._faults = 0",
+        after="        self._faults = 0",
+        tests=("tests/unit/pools",),
+    ),
+    Mutant(
+        fault="Anthropic's usage counts cached tokens twice",
+        path="proxy/api/anthropic/message_renderer.py",
+        before='"input_tokens": usage.prompt_tokens - usage.cached_tokens',
+        after='"input_tokens": usage.prompt_tokens',
+        tests=("tests/unit/api", "tests/api/answers"),
+    ),
+    Mutant(
+        fault="an answer with a call that was cut off says that the call is whole",
+        path="proxy/api/anthropic/message_renderer.py",
+        before="if self._finished.reason is FinishReason.LENGTH:",
+        after="if self._finished.reason is FinishReason.LENGTH and not self._blocks:",
+        tests=("tests/unit/api", "tests/api/answers"),
+    ),
+    Mutant(
+        fault="spend of a day is lost where a tenant, key and model have a sum already",
+        path="proxy/access/store/usage.py",
+        before="sums[position] += getattr(row, name)",
+        after="sums[position] = getattr(row, name)",
+        tests=("tests/unit/access",),
+    ),
+    Mutant(
+        fault="inputs of embeddings that fill a call are left out of the next one's size",
+        path="proxy/generation/embeddings.py",
+        before="len(found[-1]) == BATCH_INPUTS or size + own > BATCH_BYTES",
+        after="len(found[-1]) == BATCH_INPUTS",
+        tests=("tests/unit/generation", "tests/api/answers"),
     ),
 )

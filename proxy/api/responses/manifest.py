@@ -17,7 +17,7 @@ RESPONSE_ERRORS = NamedEvents(
 
 RESPONSES = Manifest(
     routes={
-        PATH: Route(need=Scope.CHAT, is_recorded=True, framing=RESPONSE_ERRORS),
+        PATH: Route(need=Scope.CHAT, operation="chat", is_recorded=True, framing=RESPONSE_ERRORS),
         f"{PATH}/compact": Route(need=Scope.CHAT),
         f"{PATH}/input_tokens": Route(need=Scope.TOKENS),
         f"{PATH}/{{response_id}}": KEPT,

@@ -129,6 +129,8 @@ def test_content_of_each_protocol_unless_its_request_is_refused(
     given = request.attributes.get("gen_ai.input.messages")
     found = None if given is None else [each["parts"] for each in json.loads(given)]
     assert found == (None if parts is None else [[each] for each in parts])
+    operation = "text_completion" if path == "/v1/completions" else "chat"
+    assert parts is None or request.name == f"{operation} demo"
 
 
 @pytest.mark.parametrize("stream", [True, False])
