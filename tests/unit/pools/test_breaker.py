@@ -75,6 +75,8 @@ def test_while_it_is_ejected_one_request_at_a_time_may_try_it():
     pool.breaker.succeeded(late)
     assert pool.state == "half_open", "what began before the ejection says nothing of it"
     trying = pool.breaker.admit()
+    pool.breaker.succeeded(late)
+    assert pool.state == "half_open", "nor does it while another request tries it"
     assert not pool.breaker.can_admit
     pool.breaker.abandoned(trying)
     assert (pool.state, pool.breaker.can_admit) == ("half_open", True)
