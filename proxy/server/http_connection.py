@@ -86,7 +86,7 @@ class Exchange:
         self._on_disconnect: Callable[[], None] | None = None
         self._body: list[bytes] = []
         self._body_bytes = 0
-        self._has_body = True  # the response
+        self._has_body = self._is_first_part = True  # the response
         self._is_chunked = False
         self._left: int | None = None  # bytes of the response's body; None: until its end
 
@@ -199,6 +199,9 @@ class Exchange:
                     raise RuntimeError("the response's body does not have its content-length")
             if body:
                 self._connection.write(body)
+        if self._is_first_part:  # many answers may begin in this turn of the event loop
+            self._is_first_part = False
+            self._connection.flush()
         if not more:
             self.is_complete = True
             self._event.set()

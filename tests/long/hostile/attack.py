@@ -49,7 +49,8 @@ class Attack:
     """One reproduction.
 
     answers: statuses that are right. wall_s: of each reply at most, in seconds.
-    cpu_s: CPU of the proxy's processes, without its sandboxes. growth_mb: of their memory.
+    cpu_s: CPU of the proxy's processes, without its sandboxes and what the bystander takes.
+    growth_mb: of their memory.
     gap_s: the largest in the bystander's stream, of 20 ms a token.
     is_on_engine: the bystander is a row of the same engine, else of another model.
     connections: how many it opens, where `send` is no Burst, which has a count of its own.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import socket
+import threading
 
 import pytest
 import uvloop
@@ -184,3 +186,29 @@ def test_a_chunk_size_without_end_after_the_answer_is_not_answered_again():
             return raw
 
     assert uvloop.run(talk()).count(b"HTTP/1.1") == 1
+
+
+@pytest.mark.parametrize("headers", [[], [(b"Content-Length", b"3")]])
+def test_the_first_part_of_an_answer_does_not_wait_for_other_work_of_the_event_loop(headers):
+    arrived, seen = threading.Event(), []
+
+    async def busy(scope, receive, send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"one", "more_body": True})
+        seen.append(arrived.wait(HANG_S))
+        await send({"type": "http.response.body"})
+
+    def read(address: tuple[str, int]) -> None:
+        with socket.create_connection(address, HANG_S) as client:
+            client.sendall(CLOSE)
+            came = b""
+            while b"one" not in came and (part := client.recv(65_536)):
+                came += part
+            arrived.set()
+
+    async def run() -> None:
+        async with served(busy) as address:
+            await asyncio.to_thread(read, address)
+
+    uvloop.run(run())
+    assert seen == [True]
