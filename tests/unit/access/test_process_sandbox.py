@@ -76,4 +76,5 @@ def test_a_child_has_imported_only_what_calls_need(monkeypatch):
 
     found = set(asyncio.run(scenario()))
     assert {"proxy.language.prompting.chat_template", "jsonschema_rs"} <= found
-    assert not found & {"pytest", "typer", "structlog", "psutil", "proxy.access.process_sandbox"}
+    unused = {"pytest", "typer", "structlog", "psutil", "pydantic", "proxy.access.process_sandbox"}
+    assert not found & unused
