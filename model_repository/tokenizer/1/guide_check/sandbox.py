@@ -56,9 +56,7 @@ class Sandbox:
         self._command = [_python(), "-m", CHILD, str(info_file.resolve()), *limits]
         self._info_file = info_file
         self._timeout_s = timeout_s
-        self._child: subprocess.Popen[bytes] | None = (
-            None  # the last one that this instance started
-        )
+        self._child: subprocess.Popen[bytes] | None = None  # the last one started here
         self._is_joined = False  # another instance started the child
         self._socket: socket.socket | None = None
         self._received = b""
@@ -152,6 +150,8 @@ class Sandbox:
             if time.monotonic() < self._start_by:
                 return False
             greeting = {"error": f"it took longer than {START_TIMEOUT_S:g} s"}
+            if self._child is not None and not self._is_joined:
+                self._child.kill()  # else the next start would find it again
         elif not is_of_this_user(self._socket):
             greeting = {"error": "another user has taken its address"}
         if greeting["error"] is not None:
