@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import importlib
-import resource
-import signal
+import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-import psutil
 import structlog
 from anyio import BrokenWorkerProcess, CapacityLimiter, fail_after, to_process
 
 from proxy.access.per_caller_lock import PerCallerLock
+from proxy.access.sandbox_child import import_all, run_limited
 from proxy.domain.errors import RateLimited
 from proxy.domain.sandbox import TooCostly
 
@@ -35,7 +32,6 @@ IMPORTS = (
     "proxy.language.structured.checks",
     "proxy.language.structured.lark",
 )
-NICE = 10  # a tenth of the CPU weight of the event loop and the engine
 
 
 class ProcessSandbox:
@@ -68,9 +64,11 @@ class ProcessSandbox:
 
         A child's first call sets its memory limit, so the limit does not count the imports.
         """
+        # anyio's children would run the main module again, and keep all that it imports
+        vars(sys.modules["__main__"]).pop("__file__", None)
         children = [
             asyncio.ensure_future(
-                to_process.run_sync(_import_all, IMPORTS, cancellable=True, limiter=self._children)
+                to_process.run_sync(import_all, IMPORTS, cancellable=True, limiter=self._children)
             )
             for _ in range(self._processes)
         ]
@@ -117,7 +115,7 @@ class ProcessSandbox:
             try:
                 with fail_after(WALL_S):
                     return await to_process.run_sync(
-                        _run_limited,
+                        run_limited,
                         call,
                         self._cpu_s,
                         self._memory_bytes,
@@ -133,30 +131,3 @@ class ProcessSandbox:
                 ) from error
             finally:
                 self._children.release()
-
-
-def _import_all(names: tuple[str, ...]) -> None:
-    for name in names:
-        importlib.import_module(name)
-
-
-def _run_limited(call: Callable[[], Result], cpu_s: float, memory_bytes: int) -> Result:
-    """Runs in the child. SIGPROF's default action ends the process, even inside C code."""
-    _limit_process(memory_bytes)
-    signal.setitimer(signal.ITIMER_PROF, cpu_s)
-    try:
-        return call()
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-
-
-@functools.cache
-def _limit_process(memory_bytes: int) -> None:
-    """Limits the process's address space to what it has now plus `memory_bytes`, forbids core
-    files, and lowers its CPU priority below that of the streams. Works once a process.
-    """
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    limit = pages * resource.getpagesize() + memory_bytes
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    psutil.Process().nice(NICE)

@@ -62,6 +62,7 @@ ONLY_IN = {
     "os": (
         "build_engines",
         "proxy.settings",
+        "proxy.access.sandbox_child",  # the priority of its process
         "proxy.state.objects",
         "proxy.server",
         "proxy.operate",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -267,6 +268,77 @@ def test_a_child_that_was_killed_is_replaced(guide_check):
     assert guide_check.sandbox.pid != before
 
 
+@pytest.fixture
+def instances(vocabulary):
+    """GuideChecks as the instances of a tokenizer have them."""
+    made = [
+        GuideCheck(vocabulary.info_file, timeout_s=60, compile_s=60, memory_bytes=200 * MB)
+        for _ in range(3)
+    ]
+    yield made
+    for one in (*made, *made):  # at the second time the child has ended, and is reaped
+        one.close()
+
+
+NUMBERS = itertools.count()
+
+
+def assert_share_a_child(instances: list[GuideCheck]) -> int:
+    """Each also has its own verdicts."""
+    for one in instances:
+        one.check("regex", f"new{next(NUMBERS)}")
+        assert "not JSON" in refusal(one, "json_schema", "{").message
+    [child] = {one.sandbox.pid for one in instances}
+    assert child is not None
+    return child
+
+
+def test_instances_share_a_child_which_ends_with_the_last_one(instances):
+    for one in instances:
+        one.start()
+    for one in instances:
+        one.wait_until_started()
+    child = psutil.Process(assert_share_a_child(instances))
+    slow = [slow_guide(90 + number) for number in range(len(instances))]
+    assert all(pending(one, text, 0) for one, text in zip(instances, slow, strict=True))
+    for place, one in enumerate(instances):
+        assert child.is_running()
+        one.check("json_schema", json.dumps({"title": f"still here {place}"}))
+        one.close()
+    child.wait(timeout=HANG_S)
+
+
+def test_instances_whose_child_was_killed_share_another_one(instances):
+    before = assert_share_a_child(instances)
+    os.kill(before, signal.SIGKILL)
+    assert assert_share_a_child(instances) != before
+
+
+@pytest.mark.parametrize("closed", [[0], [1], [0, 1, 2]])
+def test_an_instance_may_leave_and_come_back(instances, closed):
+    before = assert_share_a_child(instances)
+    for _ in range(3):
+        for number in closed:
+            instances[number].close()
+        for number in closed:
+            instances[number].start()
+        assert (assert_share_a_child(instances) == before) == (len(closed) < len(instances))
+        before = instances[0].sandbox.pid
+
+
+def test_children_of_other_limits_or_files_are_not_shared(instances, vocabulary, tmp_path):
+    other = tmp_path / "guide.json"
+    other.write_bytes(vocabulary.info_file.read_bytes())
+    pids = {assert_share_a_child(instances)}
+    for file, memory_mb in ((vocabulary.info_file, 100), (other, 200), (other, 200)):
+        other.write_bytes(vocabulary.info_file.read_bytes())  # built again
+        check = GuideCheck(file, timeout_s=60, compile_s=60, memory_bytes=memory_mb * MB)
+        instances.append(check)
+        check.check("regex", "a")
+        pids.add(check.sandbox.pid)
+    assert len(pids) == 4
+
+
 def test_a_child_that_cannot_start_is_logged_and_only_guides_fail(tmp_path, caplog):
     check = GuideCheck(
         tmp_path / "missing.json", timeout_s=TIMEOUT_S, compile_s=TIMEOUT_S, memory_bytes=64 * MB
@@ -294,6 +366,7 @@ def test_the_child_ends_with_its_parent_even_during_a_compile(vocabulary):
         f"info = pathlib.Path({str(vocabulary.info_file)!r})\n"
         "sandbox = Sandbox(info, memory_bytes=200_000_000, timeout_s=3600.0, compile_s=3600.0)\n"
         "sandbox.start()\n"
+        "sandbox.wait_until_started()\n"
         "print(sandbox.pid, flush=True)\n"
         f"sandbox.submit(1, 'json_schema', {SLOW!r})\n"
         "sandbox.receive(3600)\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from onnx_cpu.decoder import (
     UnservableModel,
     check_cpu,
 )
+from onnx_cpu.kv_rows import KvOverflow
 from tests.fixtures.families import COMMON
 from tests.fixtures.random_model import make
 
@@ -124,6 +126,27 @@ def test_quantized_models_keep_keys_values_and_embeddings_in_16_bits(artifacts, 
         nodes = onnx.load(folder / config.filename, load_external_data=False).graph.node
         halves = [node.input[0] for node in nodes if node.op_type == "Cast" and not node.name]
         assert any("embed_tokens" in name for name in halves) is (wanted is np.float16)
+
+
+def test_keys_beyond_16_bits_are_an_error(exported, tmp_path):
+    import onnx
+    from onnx import numpy_helper
+
+    if not is_x86():
+        pytest.skip("only on x86")
+    shutil.copytree(exported, tmp_path, dirs_exist_ok=True)
+    path = tmp_path / DecoderConfig.read(tmp_path).filename
+    model = onnx.load(path)
+    projection = next(one for one in model.graph.node if "attn/qkv_proj" in one.name)
+    scales = next(one for one in model.graph.initializer if one.name == projection.input[2])
+    scales.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(scales) * 1e6, scales.name))
+    onnx.save(model, path)
+    one = decoder(tmp_path)
+    with pytest.raises(KvOverflow, match="precision: fp32"):
+        one.prefill(0, IDS, 0, 0)
+    with pytest.raises(KvOverflow) as caught:
+        one.decode(np.array([3, 4]), np.array([0, 0]))
+    assert caught.value.rows == [0, 1]
 
 
 def test_a_prefill_with_a_cache_of_16_bits_allocates_few_scores(exported):

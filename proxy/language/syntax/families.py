@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.metadata import entry_points
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from proxy.language.syntax import (
     element_calls,
@@ -19,8 +19,10 @@ from proxy.language.syntax import (
     reasoning,
 )
 from proxy.language.syntax.reasoning import ReasoningParser
-from proxy.language.syntax.response_template import Described, described
 from proxy.language.syntax.tool_parser import SectionCalls, ToolParser
+
+if TYPE_CHECKING:
+    from proxy.language.syntax.response_template import Described
 
 Parser = TypeVar("Parser", bound=type[Any])
 
@@ -149,6 +151,9 @@ def reasoning_family(name: str) -> type[ReasoningParser]:
 @lru_cache(maxsize=64)
 def of_checkpoint(name: str) -> Described:
     """The families of a name that begins with RESPONSE_TEMPLATE. Raises Refused."""
+    # it imports pydantic, of which each child of the sandbox would keep 5 MB
+    from proxy.language.syntax.response_template import described
+
     found = described(name.removeprefix(RESPONSE_TEMPLATE))
     if found.tools is not None:
         found.tools.other_bodies = _bodies(found.tools)

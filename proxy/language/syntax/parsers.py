@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from proxy.domain.model import ModelCard, ModelFacts
 from proxy.domain.request import ChatPrompt, GenerationRequest
@@ -27,7 +28,9 @@ from proxy.language.syntax.families import (
 )
 from proxy.language.syntax.output_parser import OutputParser
 from proxy.language.syntax.reasoning import ReasoningParser
-from proxy.language.syntax.response_template import Described, Refused
+
+if TYPE_CHECKING:
+    from proxy.language.syntax.response_template import Described
 
 AUTO, NONE, GENERIC = "auto", "none", "generic"
 READS_TOOLS = re.compile(r"\{[{%][^'\"{}]*\btools\b")  # in code, and in front of any text there
@@ -153,6 +156,8 @@ def of_checkpoint(facts: ModelFacts) -> tuple[Described | None, str | None]:
     """What the checkpoint's response template describes, or why that is not used."""
     if facts.response_template is None:
         return None, None
+    from proxy.language.syntax.response_template import Refused  # see families.of_checkpoint
+
     try:
         found = families.of_checkpoint(f"{RESPONSE_TEMPLATE}{facts.response_template}")
     except Refused as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 
 import pytest
@@ -63,3 +64,17 @@ def test_a_caller_that_leaves_frees_its_turn_when_its_call_has_ended():
         return await sandbox.run("a", abs, -4)
 
     assert asyncio.run(scenario()) == 4
+
+
+def test_a_child_has_imported_only_what_calls_need(monkeypatch):
+    monkeypatch.setitem(vars(sys.modules["__main__"]), "__file__", __file__)
+
+    async def scenario():
+        sandbox = ProcessSandbox(processes=1)
+        await sandbox.start()
+        return await sandbox.run("a", eval, "[*__import__('sys').modules]")
+
+    found = set(asyncio.run(scenario()))
+    assert {"proxy.language.prompting.chat_template", "jsonschema_rs"} <= found
+    unused = {"pytest", "typer", "structlog", "psutil", "pydantic", "proxy.access.process_sandbox"}
+    assert not found & unused

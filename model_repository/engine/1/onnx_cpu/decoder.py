@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
 
-from onnx_cpu.kv_rows import Ids, KvRows, KvShape, Logits
+from onnx_cpu.kv_rows import Ids, KvOverflow, KvRows, KvShape, Logits
 
 NUMPY_TYPES: dict[str, type[Any]] = {
     "tensor(float)": np.float32,
@@ -166,6 +166,9 @@ class OnnxDecoder:
         logits = self._logits.shaped((rows, computed, spec.vocab_size))
         self._logits.bind(binding.bind_output, spec.logits, logits.shape)
         self._session.run_with_iobinding(binding)
+        new = zip(range(start, stop), past_tokens.tolist(), total.tolist(), strict=True)
+        if overflown := [row for row, *tokens in new if self.kv.has_overflown(row, *tokens)]:
+            raise KvOverflow(overflown)
         if not is_cut:
             logits = logits[:, logits_from:]
         return logits if logits.dtype == np.float32 else logits.astype(np.float32)

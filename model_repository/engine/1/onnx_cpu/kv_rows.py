@@ -32,6 +32,20 @@ class KvShape:
         return self.sides * self.kv_heads * self.head_size * np.dtype(self.dtype).itemsize
 
 
+class KvOverflow(Exception):
+    """Keys or values of these rows exceed what 16 bits hold."""
+
+    def __init__(self, rows: list[int]) -> None:
+        super().__init__(
+            "keys or values of this model exceed 65,504, the largest number of 16 bits: build it "
+            "with `precision: fp32`"
+        )
+        self.rows = rows
+
+
+INFINITE = 0x7C00  # the exponent's bits in 16 bits
+
+
 class KvRows:
     """Room for `rows` sequences of at most `capacity` tokens. Methods name a row by its number."""
 
@@ -61,6 +75,13 @@ class KvRows:
     def write(self, row: int, start: int, tokens: npt.NDArray[Any]) -> None:
         """Writes what `read` returned into a row, from token `start` on."""
         self._kv[:, row, :, start : start + tokens.shape[2]] = tokens
+
+    def has_overflown(self, row: int, start: int, stop: int) -> bool:
+        """Whether tokens have infinite keys or values of 16 bits, or NaN."""
+        if self.shape.dtype != np.float16:
+            return False
+        bits = self._kv[:, row, :, start:stop].view(np.uint16)
+        return bool((bits & INFINITE).max() == INFINITE)
 
     def copy(self, source: int, target: int, tokens: int) -> None:
         """Copies the first `tokens` of one row into another."""
@@ -94,11 +115,13 @@ class Decoder(Protocol):
     def prefill(self, row: int, ids: list[int], past_tokens: int, logits_from: int) -> Logits:
         """Feeds tokens to a row after its first `past_tokens`.
 
-        Returns the logits of the tokens from ids[logits_from] on, [tokens, vocab].
+        Returns the logits of the tokens from ids[logits_from] on, [tokens, vocab]. Raises
+        KvOverflow.
         """
 
     def decode(self, ids: Ids, past_tokens: Ids) -> Logits:
         """Feeds one token to each of the first n rows.
 
-        ids, past_tokens: [n]. Returns logits [n, vocab], valid until the next call.
+        ids, past_tokens: [n]. Returns logits [n, vocab], valid until the next call. Raises
+        KvOverflow; the other rows may be fed the same tokens again.
         """

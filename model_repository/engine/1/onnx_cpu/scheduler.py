@@ -21,7 +21,7 @@ import numpy as np
 from block_log import BlockLog
 from guides.compiler import CompiledGuide
 from guides.state import GuideState, GuideTooSlow, slow_refusal
-from onnx_cpu.kv_rows import Decoder, Logits
+from onnx_cpu.kv_rows import Decoder, KvOverflow, Logits
 from onnx_cpu.prefill import Prefill, PrefillBudget
 from onnx_cpu.prefix_cache import BLOCK, FreeMemory
 from onnx_cpu.row_allocator import RowAllocator
@@ -269,6 +269,9 @@ class Scheduler:
             for sequence in rows:
                 sequence.computed += 1
             self._sample(rows, logits)
+        except KvOverflow as error:  # the others are fed the same tokens again
+            for row in error.rows:
+                self._output.fail(rows[row], error)
         except Exception as error:
             for sequence in set(rows) & set(self._batch.decoding):
                 self._output.fail(sequence, error)

@@ -1,12 +1,20 @@
-"""Sends guides to a child process (sandbox_child.py), which tries each in a fork it can kill."""
+"""Sends guides to a child process (sandbox_child.py), which tries each in a fork it can kill.
+
+All instances of a tokenizer share one child, which takes 42 MB: the first one starts it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import hashlib
 import json
 import math
+import os
 import select
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -36,9 +44,9 @@ class TrialResult:
 class Sandbox:
     """`submit` guides, then `receive` their results, in any order.
 
-    The child process starts at `start` or `submit`, also again after it has ended. It ends with
-    this process, or at `close`. It limits each guide to `timeout_s` of CPU time by itself, of which
-    compiling may take `compile_s`.
+    At `start` or `submit`, also after the child process has ended, it connects to that of another
+    instance, or else starts one, which ends with its last connection. The child limits each guide
+    to `timeout_s` of CPU time by itself, of which compiling may take `compile_s`.
     """
 
     def __init__(
@@ -46,16 +54,15 @@ class Sandbox:
     ) -> None:
         limits = map(str, (memory_bytes, timeout_s, compile_s))
         self._command = [_python(), "-m", CHILD, str(info_file.resolve()), *limits]
+        self._info_file = info_file
         self._timeout_s = timeout_s
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: subprocess.Popen[bytes] | None = None  # the last one started here
+        self._is_joined = False  # another instance started the child
         self._socket: socket.socket | None = None
         self._received = b""
         self._unsent: list[bytes] = []
         self._start_by = 0.0  # the deadline of a start that has not succeeded yet
-
-    @property
-    def pid(self) -> int | None:
-        return None if self._child is None else self._child.pid
+        self.pid: int | None = None  # the child's, once it has started
 
     def submit(self, number: int, kind: str, text: str) -> None:
         """Queues a guide, which the next `receive` sends. Returns at once.
@@ -63,9 +70,9 @@ class Sandbox:
         Raises:
             SandboxDied: the child process has ended since the last call.
         """
-        if self._child is None:
+        if self._socket is None:
             self.start()
-        elif self._child.poll() is not None:
+        elif not self._start_by and _has_ended(self._socket):
             self.close()
             raise SandboxDied
         self._unsent.append(json.dumps([number, kind, text]).encode() + b"\n")
@@ -87,19 +94,38 @@ class Sandbox:
         return None if message is None else TrialResult(message["number"], message["reason"])
 
     def start(self) -> None:
-        """Starts a new child process. Returns at once, while the child still imports."""
+        """Finds or starts a child process. Returns at once, while the child still imports."""
         self.close()
-        self._socket, theirs = socket.socketpair()
-        self._socket.settimeout(self._timeout_s)
-        with theirs:
-            self._child = subprocess.Popen(
-                self._command,
-                cwd=MODEL_FOLDER,
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,  # xgrammar warns about each keyword that it ignores
-            )
         self._start_by = time.monotonic() + START_TIMEOUT_S
+        self._connect()
+
+    def _connect(self) -> None:
+        address = _address(self._command, self._info_file)
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._is_joined = True
+        while True:
+            with contextlib.suppress(ConnectionRefusedError):
+                self._socket.connect(address)
+                break
+            with socket.socket(socket.AF_UNIX) as listener:
+                try:
+                    listener.bind(address)
+                except OSError as error:
+                    if error.errno != errno.EADDRINUSE:
+                        raise
+                    continue  # another instance was faster, and will listen in a moment
+                listener.listen()
+                self._socket.connect(address)
+                self._is_joined = False
+                self._child = subprocess.Popen(
+                    self._command,
+                    cwd=MODEL_FOLDER,
+                    stdin=listener.fileno(),
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,  # xgrammar warns about each keyword that it ignores
+                )
+                break
+        self._socket.settimeout(self._timeout_s)
 
     def wait_until_started(self) -> None:
         """Waits for START_TIMEOUT_S at most.
@@ -107,22 +133,31 @@ class Sandbox:
         Raises:
             RuntimeError: the child process does not start; the message says why.
         """
-        if self._start_by:
-            self._has_started(self._start_by)
+        while self._start_by and not self._has_started(self._start_by):
+            pass
 
     def _has_started(self, end: float) -> bool:
+        unsent, start_by = self._unsent, self._start_by
         try:
             greeting = self._message(min(end, self._start_by))
         except SandboxDied as error:
+            if self._is_joined:  # it ended with its last connection, before it saw ours
+                self._unsent, self._start_by = unsent, start_by
+                self._connect()
+                return False
             raise RuntimeError(f"the guide checker {self._command} does not start") from error
         if greeting is None:
             if time.monotonic() < self._start_by:
                 return False
             greeting = {"error": f"it took longer than {START_TIMEOUT_S:g} s"}
+            if self._child is not None and not self._is_joined:
+                self._child.kill()  # else the next start would find it again
+        elif not is_of_this_user(self._socket):
+            greeting = {"error": "another user has taken its address"}
         if greeting["error"] is not None:
             self.close()
             raise RuntimeError(f"the guide checker does not start: {greeting['error']}")
-        self._start_by = 0.0
+        self._start_by, self.pid = 0.0, greeting["pid"]
         return True
 
     def _send(self, guide: bytes) -> None:
@@ -158,19 +193,43 @@ class Sandbox:
         self._received += data
 
     def close(self) -> None:
-        """Closes the connection, on which the child kills its forks and ends; else kills it."""
-        self._received, self._unsent, self._start_by = b"", [], 0.0
+        """Closes the connection. With its last one, the child kills its forks and ends."""
+        self._received, self._unsent, self._start_by, self.pid = b"", [], 0.0, None
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-        if self._child is None:
-            return
-        child, self._child = self._child, None
-        try:
-            child.wait(END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:  # it is still importing
-            child.kill()
-            child.wait()
+        if self._child is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):  # others use it, or it imports
+                self._child.wait(END_TIMEOUT_S)
+
+
+def is_of_this_user(connection: socket.socket | None) -> bool:
+    """Whether the process at the other end is: any one may connect to an address, or take it."""
+    assert connection is not None
+    size = struct.calcsize("3i")
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    _, user, _ = struct.unpack("3i", credentials)
+    return bool(user == os.geteuid())
+
+
+def _address(command: list[str], info_file: Path) -> str:
+    """Linux's abstract address for the instances in one tritonserver whose children are alike."""
+    stat = info_file.stat() if info_file.exists() else None  # a model may be built again
+    made = None if stat is None else (stat.st_ino, stat.st_mtime_ns)
+    processes = os.readlink("/proc/self/ns/pid")  # containers may share the network
+    whole = json.dumps([command, made, processes, os.getppid()])
+    return f"\0guides-{hashlib.sha256(whole.encode()).hexdigest()[:32]}"
+
+
+def _has_ended(connection: socket.socket) -> bool:
+    ready = select.poll()
+    ready.register(connection, select.POLLIN)
+    if not ready.poll(0):
+        return False
+    try:
+        return not connection.recv(1, socket.MSG_PEEK)
+    except OSError:
+        return True
 
 
 def _python() -> str:

@@ -2,43 +2,46 @@
 
 usage: python -m guide_check.sandbox_child INFO_FILE MEMORY_BYTES TIMEOUT_S COMPILE_S
 
-Standard input is a socket of JSON lines. The child first sends {"error": null or why it cannot
-start}. For each [number, kind, text] it then sends {"number": ..., "reason": null or why the guide
-cannot be used}, in any order.
+Standard input is a listening socket, whose clients send and get JSON lines. A client first gets
+{"error": null or why the child cannot start, "pid": ...}. For each of its [number, kind, text] it
+then gets {"number": ..., "reason": null or why the guide cannot be used}, in any order. The child
+ends when its last client leaves.
 """
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import itertools
 import json
 import os
 import select
 import socket
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from grammars.xgrammar_loader import grammar_compiler
+from guide_check.sandbox import RECEIVED_AT_ONCE, is_of_this_user
 from guide_check.trial import try_out
 from guide_check.trial_queue import Trial, TrialQueue
 
 SCHEDULE_EVERY_S = 0.02  # while trials run
-RECEIVED_AT_ONCE = 65_536
 
 
 def main() -> None:
-    connection = socket.socket(fileno=0)
+    listener = socket.socket(fileno=0)
     try:
         compiler = _compiler(Path(sys.argv[1]))
     except Exception as error:
-        _send(connection, {"error": f"{type(error).__name__}: {error}"})
+        client, _ = listener.accept()
+        _send(client, {"error": f"{type(error).__name__}: {error}"})
         return
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     gc.freeze()  # collections would copy the pages that forks share
-    _send(connection, {"error": None})
     queue = TrialQueue(
         partial(try_out, compiler),
         memory_bytes=int(sys.argv[2]),
@@ -46,35 +49,55 @@ def main() -> None:
         compile_s=float(sys.argv[4]),
     )
     try:
-        _serve(connection, queue)
+        _serve(listener, queue)
     finally:
         queue.close()
 
 
-def _serve(connection: socket.socket, queue: TrialQueue) -> None:
-    """Runs trials until the parent closes the connection, or ends."""
-    received = b""
+def _serve(listener: socket.socket, queue: TrialQueue) -> None:
+    """Runs trials until the last client closes its connection, or ends."""
+    clients: dict[socket.socket, bytes] = {}  # with the beginning of a line
+    asked: dict[int, tuple[socket.socket, int]] = {}  # by the trial: a client, and its number
+    trials = itertools.count(1)
     while True:
         queue.schedule()
         pipes = queue.pipes
-        ready, _, _ = select.select(
-            [connection.fileno(), *pipes], [], [], SCHEDULE_EVERY_S if pipes else None
-        )
-        for one in ready:
-            if one == connection.fileno():
-                data = connection.recv(RECEIVED_AT_ONCE)
-                if not data:
-                    return
-                *lines, received = (received + data).split(b"\n")
+        watched: list[Any] = [listener, *clients, *pipes]
+        for one in select.select(watched, [], [], SCHEDULE_EVERY_S if pipes else None)[0]:
+            if one is listener:
+                client, _ = listener.accept()
+                if is_of_this_user(client):
+                    clients[client] = b""
+                    _send(client, {"error": None, "pid": os.getpid()})
+            elif one in clients:
+                data = _received(one)
+                *lines, clients[one] = (clients[one] + data).split(b"\n")
                 for line in lines:
-                    queue.add(Trial(*json.loads(line)))
+                    trial, (number, kind, text) = next(trials), json.loads(line)
+                    asked[trial] = one, number
+                    queue.add(Trial(trial, kind, text))
+                if not data:
+                    del clients[one]
+                    one.close()
+                    if not clients:
+                        return
             elif (ended := queue.end(pipes[one])) is not None:
-                number, reason = ended
-                _send(connection, {"number": number, "reason": reason})
+                trial, reason = ended
+                client, number = asked.pop(trial)
+                if client in clients:
+                    _send(client, {"number": number, "reason": reason})
 
 
-def _send(connection: socket.socket, message: dict[str, Any]) -> None:
-    connection.sendall(json.dumps(message).encode() + b"\n")
+def _received(client: socket.socket) -> bytes:
+    try:
+        return client.recv(RECEIVED_AT_ONCE)
+    except OSError:
+        return b""
+
+
+def _send(client: socket.socket, message: dict[str, Any]) -> None:
+    with suppress(OSError):  # it has left, which the next select reports
+        client.sendall(json.dumps(message).encode() + b"\n")
 
 
 def _compiler(info_file: Path) -> Any:

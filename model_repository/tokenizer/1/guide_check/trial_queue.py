@@ -139,7 +139,10 @@ class TrialQueue:
         if pid:
             os.close(theirs)
             return _Fork(trial, pid, ours)
-        os.close(0)  # the connection, so that only the child process itself holds it open
+        # the sockets, so that only the child process itself holds them open
+        os.close(0)
+        os.closerange(3, theirs)
+        os.closerange(theirs + 1, os.sysconf("SC_OPEN_MAX"))
         try:
             self._limit(self._timeout_s * TOTAL - trial.used_s)
             result = self._result(trial)
