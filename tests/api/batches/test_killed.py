@@ -33,6 +33,7 @@ from tests.fixtures.redis_server import needs_redis, running
 
 TENANT, URL = "tenants/acme", "/v1/chat/completions"
 LIMITS = StreamLimits(keep_s=0, kept_bytes=0)
+AT_ONCE = 3
 CHANGES = ("create", "write", "copy", "delete")
 
 
@@ -105,7 +106,7 @@ async def process(objects, usage, engine, claims=None):
         usage,
         BatchInput(objects, InProcess(), most_bytes=1000, most_lines=1000),
         Metrics().batches,
-        at_once=lambda: 3,
+        at_once=lambda: AT_ONCE,
     )
     async with made:
         yield made
@@ -212,6 +213,43 @@ def test_two_processes_whose_claims_are_lost_keep_one_answer(tmp_path):
         await check(tmp_path, batch, usage, 40)
         assert sum(each.settled for each in engine.charges) == 40
         assert all(each.settled is not None for each in engine.charges)
+
+    asyncio.run(run())
+
+
+class Refusing(Engine):
+    """It refuses each line at first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.running = self.most_running = 0
+
+    async def __call__(self, scope, receive, send) -> None:
+        body = await receive()
+        if (number := json.loads(body["body"])["n"]) not in self.asked:
+            self.asked.append(number)
+            await send({"type": "http.response.start", "status": 503})
+            await send({"type": "http.response.body", "body": b""})
+            return
+
+        async def again():
+            return body
+
+        self.running += 1
+        self.most_running = max(self.running, self.most_running)
+        await asyncio.sleep(0.02)
+        await super().__call__(scope, again, send)
+        self.running -= 1
+
+
+def test_a_line_that_is_asked_again_waits_for_a_place(tmp_path):
+    async def run() -> None:
+        usage, engine = KeptUsage(), Refusing()
+        batch = await opened(tmp_path, 100)
+        async with process(FolderObjects(tmp_path), usage, engine):
+            await asyncio.wait_for(ended(tmp_path, batch), 60)
+        await check(tmp_path, batch, usage, 100)
+        assert engine.most_running == AT_ONCE
 
     asyncio.run(run())
 
