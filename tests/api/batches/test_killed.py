@@ -249,7 +249,7 @@ def test_a_line_that_is_asked_again_waits_for_a_place(tmp_path):
         async with process(FolderObjects(tmp_path), usage, engine):
             await asyncio.wait_for(ended(tmp_path, batch), 60)
         await check(tmp_path, batch, usage, 100)
-        assert engine.most_running == AT_ONCE
+        assert engine.most_running <= AT_ONCE
 
     asyncio.run(run())
 
@@ -274,3 +274,32 @@ def test_processes_share_a_batch_by_redis(tmp_path):
 
     with running(tmp_path) as server:
         asyncio.run(run(server.url))
+
+
+class Publishing(FolderObjects):
+    """While files are listed, one of them is published."""
+
+    async def below(self, folder):
+        if folder == f"{TENANT}/files":
+            await Files(self, Settings(models_file=NONE)).publish(
+                TENANT, self.new, name="a", size=1, purpose="batch", keep_s=9999, at=self.at
+            )
+        return await super().below(folder)
+
+
+@pytest.mark.parametrize(("at", "stays"), [(0, True), (-9999, False)])
+def test_a_file_that_is_published_while_old_ones_are_removed_stays(tmp_path, at, stays):
+    async def run() -> None:
+        objects, contents = Publishing(tmp_path), iter([b"x"])
+
+        async def pieces():
+            for each in contents:
+                yield each
+
+        objects.new, objects.at = new_id("file-"), int(time.time()) + at
+        files = Files(objects, Settings(models_file=NONE))
+        await files.create(TENANT, objects.new, pieces())
+        await files.remove_expired(TENANT)
+        assert (await objects.read(f"{TENANT}/files/{objects.new}") is not None) is stays
+
+    asyncio.run(run())

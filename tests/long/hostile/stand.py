@@ -43,8 +43,8 @@ def models(**onnx: Any) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def running(*, onnx: Mapping[str, Any] | None = None, **settings: str) -> Iterator[Stack]:
-    """Built where that is missing, and stopped at the end. What an earlier one had left of batches is
-    gone: a proxy would go on with them.
+    """Built where that is missing, and stopped at the end. What an earlier one had left of batches
+    is gone: a proxy would go on with them.
     """
     ARTIFACTS.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(ARTIFACTS / "files", ignore_errors=True)
