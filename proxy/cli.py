@@ -23,7 +23,7 @@ import typer
 from pydantic import ValidationError
 
 from proxy.domain.errors import LaunchError, ModelLoadingFailed
-from proxy.operate.administration import accounts, observation, pools
+from proxy.operate.administration import accounts, batches, observation, pools
 from proxy.operate.replay import replay_command
 
 if TYPE_CHECKING:
@@ -314,6 +314,7 @@ app.command(rich_help_panel=ACCOUNTS)(accounts.usage)
 app.add_typer(pools.models, name="models", rich_help_panel=START)
 app.add_typer(pools.endpoints, name="endpoints", rich_help_panel=RUNNING)
 app.add_typer(pools.deployments, name="deployments", rich_help_panel=RUNNING)
+app.add_typer(batches.batches, name="batches", rich_help_panel=RUNNING)
 app.add_typer(accounts.tenants, name="tenants", rich_help_panel=ACCOUNTS)
 app.add_typer(accounts.keys, name="keys", rich_help_panel=ACCOUNTS)
 app.add_typer(accounts.audit, name="audit", rich_help_panel=ACCOUNTS)

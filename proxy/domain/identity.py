@@ -91,6 +91,7 @@ class Caller:
     weight: of the tenant's share where tenants compete for rows. max_priority: the highest that the
     caller may ask for; None for the operator's setting.
     records: the tenant's requests and answers are recorded for replay.
+    tenant_since: when the tenant was created, in ms of Unix time; 0 where the store has none.
     is_shared: callers who have nothing to do with each other have this identity; only their
     addresses tell them apart.
     has_limits: any of its limits is set. Every request asks.
@@ -106,6 +107,7 @@ class Caller:
     weight: float = 1.0
     max_priority: int | None = None
     records: bool = False
+    tenant_since: int = 0
     is_shared: bool = False
     has_limits: bool = field(init=False, compare=False, repr=False)
 

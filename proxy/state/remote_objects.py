@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from typing import ParamSpec, TypeVar
 
 import obstore
@@ -89,11 +90,12 @@ class RemoteObjects:
         return [each.rpartition("/")[2] for each in found["common_prefixes"]]
 
     async def delete(self, paths: Sequence[str]) -> None:
-        for path in paths:
-            try:
-                await _called(obstore.delete, self._store, path)
-            except FileNotFoundError:
-                continue
+        try:
+            await _called(obstore.delete, self._store, [*paths])  # a thousand in one request
+        except FileNotFoundError:  # only of `file://`; the others may be left
+            for path in paths:
+                with suppress(FileNotFoundError):
+                    await _called(obstore.delete, self._store, path)
 
 
 async def _called(

@@ -18,9 +18,11 @@ TENANT_REQUESTS, TENANT_TOKENS_IN, TENANT_TOKENS_OUT = (
     f"proxy_tenant_{what}_total" for what in ("requests", "prompt_tokens", "completion_tokens")
 )
 READY, REJECTIONS = "proxy_ready", "proxy_rejections_total"
-COUNTERS = (REQUESTS, TOKENS_IN, TOKENS_OUT, ENDPOINT_TOKENS, REJECTIONS)
+OPEN_BATCHES, BATCH_LINES = "proxy_open_batches", "proxy_batch_lines_total"
+COUNTERS = (REQUESTS, TOKENS_IN, TOKENS_OUT, ENDPOINT_TOKENS, REJECTIONS, BATCH_LINES)
 OF_TENANTS = (TENANT_REQUESTS, TENANT_TOKENS_IN, TENANT_TOKENS_OUT)
-NAMES = (*COUNTERS, *OF_TENANTS, ACTIVE, WAITING, READY, f"{TTFT}_bucket", f"{LAG}_bucket")
+GAUGES = (ACTIVE, WAITING, READY, OPEN_BATCHES)
+NAMES = (*COUNTERS, *OF_TENANTS, *GAUGES, f"{TTFT}_bucket", f"{LAG}_bucket")
 """The names of all samples that are read."""
 # Generated tokens with those of running requests. The metric counts a request when it ends.
 TOKENS_SO_FAR = "tokens_so_far"
@@ -59,6 +61,16 @@ class TenantFigures:
     completion_tokens_per_s: float = shown("tok out/s")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchFigures:
+    """open: of all proxies that share the files. Lines: of this one."""
+
+    batches: str
+    open: float = shown("open")
+    completed_per_s: float = shown("lines/s")
+    failed_per_s: float = shown("failed/s", "failures")
+
+
 @dataclass(frozen=True, kw_only=True)
 class LiveFrame:
     """What a proxy has done in the window, which ends now. An operator's has more."""
@@ -69,6 +81,7 @@ class LiveFrame:
     totals: Json
     models: list[ModelFigures]
     tenants: list[TenantFigures]
+    batches: list[BatchFigures]
     endpoints: list[Json]
     errors: list[Json]
 
@@ -77,7 +90,11 @@ def _columns(kind: type) -> list[dict[str, str]]:
     return [{"name": one.name, **one.metadata} for one in fields(kind) if one.metadata]
 
 
-COLUMNS = {"models": _columns(ModelFigures), "tenants": _columns(TenantFigures)}
+COLUMNS = {
+    "models": _columns(ModelFigures),
+    "tenants": _columns(TenantFigures),
+    "batches": _columns(BatchFigures),
+}
 SUMS = [each["name"] for each in COLUMNS["models"] if each["unit"] != "seconds"]
 SERIES = ("at", *SUMS, "ttft_p50_s", "ttft_p99_s")
 
@@ -100,6 +117,7 @@ def live_frame(window: Window) -> LiveFrame:
         totals=totals(window),
         models=[*model_figures(window)],
         tenants=[*tenant_figures(window)],
+        batches=[*batch_figures(window)],
         endpoints=[{"pool": p, "address": a, "tokens_per_s": n} for (p, a), n in tokens.items()],
         errors=[{"model": m, "code": c, "total": n} for (m, c), n in sorted(errors.items())],
     )
@@ -146,4 +164,17 @@ def tenant_figures(window: Window) -> Iterator[TenantFigures]:
             requests_per_s=rate,
             prompt_tokens_per_s=prompt.get(tenant, 0.0),
             completion_tokens_per_s=completion.get(tenant, 0.0),
+        )
+
+
+def batch_figures(window: Window) -> Iterator[BatchFigures]:
+    """Of all batches together; empty where none runs."""
+    lines = window.rates(BATCH_LINES, "outcome")
+    open = summed(window.page, OPEN_BATCHES).get((), 0.0)
+    if open or any(lines.values()):
+        yield BatchFigures(
+            batches="of all tenants",
+            open=open,
+            completed_per_s=lines.get(("completed",), 0.0),
+            failed_per_s=lines.get(("failed",), 0.0),
         )

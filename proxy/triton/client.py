@@ -105,7 +105,7 @@ class TritonClient:
             stream = self._streams.open(
                 message, timeout_s=timeout_s, terms=terms, metadata=metadata
             )
-            read = dialect.reader(request, prompt_tokens)
+            read, answer = dialect.reader(request, prompt_tokens), _Answer(request.echoes_prompt)
             has_begun = has_ended = False  # what has ended in the engine needs no stop
             try:
                 async for response in stream:
@@ -118,6 +118,8 @@ class TritonClient:
                     found = read(response.infer_response)
                     if found.delta is not None:
                         has_ended = found.delta.finish is not None
+                        if request.echoes_prompt:
+                            answer.count(found.delta)
                         yield found.delta
                     if found.is_final:
                         return
@@ -139,7 +141,7 @@ class TritonClient:
                 if has_ended:
                     stream.release()
                 else:
-                    self._stop(stream, request, read, has_begun=has_begun)
+                    self._stop(stream, request, read, answer, has_begun=has_begun)
             retries = retries or GuideRetries(request.timeout_s)
             left_s = await retries.wait(pending)
 
@@ -180,7 +182,13 @@ class TritonClient:
             await self.stub.ModelInfer(message, timeout=STOP_TIMEOUT_S)
 
     def _stop(
-        self, stream: LeanStream, request: EngineRequest, read: Read, *, has_begun: bool
+        self,
+        stream: LeanStream,
+        request: EngineRequest,
+        read: Read,
+        answer: _Answer,
+        *,
+        has_begun: bool,
     ) -> None:
         """Sends a stop, and leaves the stream to its end. The request's record gets what comes
         until then, unless another stream continues this one. A model that takes no stop sees a
@@ -197,11 +205,11 @@ class TritonClient:
         stage = request.stage
         if not has_begun and (tensors.is_cpp(facts) or facts.kind is Kind.CPP):
             stream.cancel()
-        elif stage is None or request.echoes_prompt:
+        elif stage is None:
             stream.release()
         else:
             stream.end_soon()
-            late = self._in_background(_late_usage(stream, read))
+            late = self._in_background(_late_usage(stream, read, answer))
             stage.record.late.append((stage, late))
         self._in_background(_finish_stop(stop, request.id))
 
@@ -220,14 +228,30 @@ async def _drained(stream: LeanStream) -> None:
             pass
 
 
-async def _late_usage(stream: LeanStream, read: Read) -> Usage:
+class _Answer:
+    """Counts the tokens of an answer, which may come behind those of its prompt."""
+
+    def __init__(self, echoes_prompt: bool) -> None:
+        self._echoes_prompt = echoes_prompt
+        self._left = 0  # tokens of the prompt that are still to come
+
+    def count(self, delta: TokenDelta) -> int:
+        """Of the next delta."""
+        if self._echoes_prompt and delta.prompt_tokens is not None:  # the first
+            self._left = delta.prompt_tokens
+        of_prompt = min(self._left, len(delta.token_bytes))
+        self._left -= of_prompt
+        return len(delta.token_bytes) - of_prompt
+
+
+async def _late_usage(stream: LeanStream, read: Read, answer: _Answer) -> Usage:
     """What a stopped engine sent until it had the stop. One message in a turn of the event loop."""
     usage = Usage()
     try:
         with contextlib.suppress(StreamFailed, codec.MalformedResponse, codec.ForeignReceipt):
             async for response in stream:
                 if (delta := read(response.infer_response).delta) is not None:
-                    tokens, prompt = len(delta.token_bytes), delta.prompt_tokens or 0
+                    tokens, prompt = answer.count(delta), delta.prompt_tokens or 0
                     usage += Usage(prompt_tokens=prompt, completion_tokens=tokens)
                 await asyncio.sleep(0)
     finally:

@@ -36,7 +36,7 @@ class KeysInMemory:
         self.add_tenant("acme")
 
     def add_tenant(self, name: str, **fields: object) -> None:
-        self.tenants[name] = TenantRecord(name=name, created_at=BEGAN, **fields)
+        self.tenants[name] = TenantRecord(**{"name": name, "created_at": BEGAN, **fields})
         self.changes += 1
 
     def add(

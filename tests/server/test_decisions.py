@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from openai.lib.decisions_tool_runner import DecisionsToolRunner, DecisionsToolRunnerError
 
-from proxy.api.decisions.decision_body import DecisionBody
-from proxy.generation.decisions import labels_of
-from tests.fixtures.stack import PLAIN
+from tests.fixtures.decisions import by_hand, chances
 
 INPUT = "The parcel came a week late, and nobody told me."
 LETTERS = [{"value": f"option {number}"} for number in range(255)]
@@ -34,57 +31,6 @@ QUESTIONS = [
 ]
 
 
-def chances(answer) -> list[float]:
-    if answer.type == "predicate":
-        return [answer.probability, 1 - answer.probability]
-    return [one.probability for one in answer.probabilities]
-
-
-def by_hand(stack, question: dict) -> list[float]:
-    """Each label behind the chat's prompt, as a prompt that is echoed with log-probabilities."""
-    body = DecisionBody.model_validate({"model": "demo", "input": INPUT, "questions": [question]})
-    text = f"{INPUT}\n\n{body.questions[0].text()}"
-    chat = {"model": "demo", "messages": [{"role": "user", "content": text}]}
-    render = PLAIN.post(f"{stack.url}/v1/chat/completions/render", json=chat).json()
-    weights = []
-    for label in labels_of(len(body.questions[0].options)):
-        ids = [letter_id(stack, letter) for letter in label]
-        given = {
-            "model": "demo",
-            "prompt": [*render["prompt_token_ids"], *ids],
-            "max_tokens": 1,
-            "echo": True,
-            "logprobs": 0,
-        }
-        answer = PLAIN.post(f"{stack.url}/v1/completions", json=given).json()
-        logs = answer["choices"][0]["logprobs"]["token_logprobs"]
-        at = len(render["prompt_token_ids"])
-        weights.append(logs[at : at + len(ids)])
-    return shares(weights)
-
-
-def shares(logs: list[list[float]]) -> list[float]:
-    """Of labels, letter by letter."""
-    found = []
-    for label in logs:
-        share = 1.0
-        for place in range(len(label)):
-            rivals = {
-                tuple(other[: place + 1]): other[place]
-                for other in logs
-                if other[:place] == label[:place]
-            }
-            share *= math.exp(label[place]) / sum(map(math.exp, rivals.values()))
-        found.append(share)
-    return found
-
-
-def letter_id(stack, letter: str) -> int:
-    given = {"model": "demo", "prompt": letter, "add_special_tokens": False}
-    (found,) = PLAIN.post(f"{stack.url}/tokenize", json=given).json()["tokens"]
-    return found
-
-
 def test_probabilities_are_the_models_own(stack, client):
     decision = client.decisions.create(model="demo", input=INPUT, questions=QUESTIONS)
     assert [one.type for one in decision.answers] == ["predicate", "choice", "score", "choice"]
@@ -92,7 +38,9 @@ def test_probabilities_are_the_models_own(stack, client):
     for question, answer in zip(QUESTIONS, decision.answers, strict=True):
         found = chances(answer)
         assert sum(found) == pytest.approx(1)
-        assert found == pytest.approx(by_hand(stack, question), rel=1e-3, abs=1e-6)
+        assert found == pytest.approx(
+            by_hand(stack.url, "demo", INPUT, question), rel=1e-3, abs=1e-6
+        )
     _, choice, score, _ = decision.answers
     assert choice.choice == max(choice.probabilities, key=lambda one: one.probability).value
     assert [one.value for one in choice.probabilities] == ["delivery", True, "true"]

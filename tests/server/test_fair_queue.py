@@ -6,11 +6,13 @@ tests/bench/tenant_shares.py measures the same for longer.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Iterator
 
 import httpx
 import pytest
 
+from tests.fixtures.mixed_load import MixedLoad, charged
 from tests.fixtures.stack import HANG_S, Stack, eventually
 from tests.fixtures.tenant_load import LoadedTenant, loaded, stack
 
@@ -27,9 +29,10 @@ SPARE = 2
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[Stack]:
+def running(tmp_path_factory) -> Iterator[Stack]:
     """With a key for each tenant that a test has to itself."""
-    with stack(ROWS, SMALL, LARGE, ALL, SHORT, LONG, BOOKS, SPARE_STREAMS=str(SPARE)) as started:
+    own = {"SPARE_STREAMS": str(SPARE), "FILES_URL": str(tmp_path_factory.mktemp("files"))}
+    with stack(ROWS, SMALL, LARGE, ALL, SHORT, LONG, BOOKS, **own) as started:
         yield started
 
 
@@ -99,28 +102,7 @@ def test_requests_wait_in_the_proxy_and_the_engines_own_queue_stays_short(runnin
     asyncio.run(run())
 
 
-MIXED: dict[str, dict[str, object]] = {
-    "choices": {"n": 3},
-    "the best of": {"best_of": 4},
-    "several prompts": {"prompt": ["abc", "once upon", "abc"], "n": 2},
-    "log-probabilities": {"logprobs": 2},
-    "a guide": {"guided_regex": "[a-z ]{1,40}"},
-    "a stop string": {"stop": [" ", "e", "a"], "max_tokens": 200},
-    "refused": {"max_tokens": 10**6},
-}
-MIXED_TIMES = 12
-
-
-def charged(url: str, *tenants: LoadedTenant) -> int:
-    """Tokens of their usage, and those that the proxy says nobody is charged for."""
-    total = 0.0
-    for one in tenants:
-        headers = {"Authorization": f"Bearer {one.key}"}
-        rows = httpx.get(f"{url}/v1/usage", headers=headers, timeout=HANG_S).json()["data"]
-        total += sum(row["prompt_tokens"] + row["output_tokens"] for row in rows)
-    page = httpx.get(f"{url}/metrics", headers=headers, timeout=HANG_S).text
-    lines = [one for one in page.splitlines() if one.startswith("proxy_unbalanced_tokens_total{")]
-    return int(total + sum(float(one.rpartition(" ")[2]) for one in lines))
+MIXED = 80  # and a batch, where rows are idle
 
 
 def test_what_tenants_are_charged_and_what_nobody_is_add_up_to_what_the_engine_counted(
@@ -131,25 +113,16 @@ def test_what_tenants_are_charged_and_what_nobody_is_add_up_to_what_the_engine_c
     """
     everybody = (SMALL, LARGE, ALL, SHORT, LONG, BOOKS)
 
-    async def mixed(client: httpx.AsyncClient) -> None:
-        for fields in MIXED.values():
-            body = {"model": "demo", "prompt": "abc", "max_tokens": 20, **fields}
-            await client.post("/v1/completions", json=body)
-            async with client.stream(
-                "POST", "/v1/completions", json={**body, "stream": True, "max_tokens": 300}
-            ) as stream:
-                async for _ in stream.aiter_lines():
-                    break  # and leave
-
     async def run() -> None:
         headers = {"Authorization": f"Bearer {BOOKS.key}"}
         options = {"base_url": running.url, "headers": headers, "timeout": HANG_S}
         async with loaded(running.url, "demo", (SHORT, LONG)), httpx.AsyncClient(**options) as one:
-            await asyncio.gather(*(mixed(one) for _ in range(MIXED_TIMES)))
+            await MixedLoad(one, random.Random(1)).send(MIXED)
+        async with httpx.AsyncClient(**options) as one:
+            await MixedLoad(one, random.Random(1)).send(0, batches=1)
 
     asyncio.run(run())
     engine = running.settled_engine("demo")
     counted = engine["prompt_tokens"] + engine["generated_tokens"]
-    eventually(
-        lambda: charged(running.url, *everybody) + own_tokens == counted, 5, "the books balance"
-    )
+    keys = [each.key for each in everybody]
+    eventually(lambda: charged(running.url, keys) + own_tokens == counted, 5, "the books balance")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from proxy import background
 from proxy.access.authentication.credentials import Headers, TrustedFront, credential
-from proxy.access.authentication.known_keys import KnownKeys, unaccepted
+from proxy.access.authentication.known_keys import KnownKeys, inactive, unaccepted
 from proxy.domain.errors import AuthenticationFailed, ErrorCode, LaunchError, ServiceError
 from proxy.domain.health import Concern
 from proxy.domain.identity import ALL_SCOPES, SHARED_TENANT, Caller, Scope
@@ -90,11 +90,14 @@ class Authenticator:
         if caller.is_shared or self._keys is None:
             return caller
         try:
-            if ":" in caller.key_id:  # a token or a front has named it
-                return await self._keys.of_tenant(caller)
-            return await self._keys.of_id(caller.key_id)
+            if ":" not in caller.key_id:
+                return await self._keys.of_id(caller.key_id)
+            found = await self._keys.of_tenant(caller)  # a token or a front has named it
         except KeysUnavailable:
             raise ServiceError(OUTAGE, code=ErrorCode.AUTHENTICATION_UNAVAILABLE) from None
+        if found.tenant_since != caller.tenant_since:  # another one of the same name
+            raise inactive(caller.tenant)
+        return found
 
     def concerns(self) -> list[Concern]:
         """Sources that cannot be reached at present."""

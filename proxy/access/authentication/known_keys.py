@@ -175,7 +175,7 @@ class KnownKeys:
                 code=ErrorCode.EXPIRED_API_KEY,
             )
         if not known.tenant.is_active:
-            raise _inactive(known.tenant.name)
+            raise inactive(known.tenant.name)
         return known.caller
 
     async def of_tenant(self, caller: Caller) -> Caller:
@@ -187,7 +187,7 @@ class KnownKeys:
         """
         found = await self._tenants.find(caller.tenant)
         if found is None or not found.is_active:
-            raise _inactive(caller.tenant)
+            raise inactive(caller.tenant)
         return _of_tenant(caller, found)
 
     def is_trusted(self) -> bool:
@@ -248,6 +248,7 @@ def _of_tenant(caller: Caller, tenant: TenantRecord) -> Caller:
         of_models=tenant.of_models,
         weight=tenant.weight,
         records=tenant.records,
+        tenant_since=int(tenant.created_at.timestamp() * 1000),
         max_priority=lowest_ceiling(caller.max_priority, tenant.max_priority),
     )
 
@@ -270,7 +271,7 @@ def unaccepted() -> AuthenticationFailed:
     )
 
 
-def _inactive(tenant: str) -> RequestError:
+def inactive(tenant: str) -> RequestError:
     return RequestError(
         f"The tenant {echoed(tenant)} is not active on this server: its operator can change that.",
         code=ErrorCode.TENANT_NOT_ACTIVE,

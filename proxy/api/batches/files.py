@@ -27,8 +27,8 @@ MB = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose files they are. has_one_caller: callers without a name are one, else their addresses
-    tell them apart.
+    """Whose files they are: not those of a deleted tenant that had the same name. has_one_caller:
+    callers without a name are one, else their addresses tell them apart.
     """
 
     has_one_caller: bool
@@ -37,7 +37,8 @@ class Owner:
         """caller: see authentication.caller_name."""
         who = current_caller.get()
         if not who.is_shared and re.fullmatch(TENANT_NAME, who.tenant):
-            return f"tenants/{who.tenant}"
+            since = f"={who.tenant_since}" if who.tenant_since else ""
+            return f"tenants/{who.tenant}{since}"
         name = who.tenant if not who.is_shared else "" if self.has_one_caller else caller
         return f"tenants/-{sha256(name.encode()).hexdigest()[:32]}"
 
@@ -135,10 +136,12 @@ class Files:
     async def remove_expired(self, tenant: str) -> None:
         """Also contents without a file: of an upload whose process has ended, a day ago."""
         known = {each["id"] for each in await self.all(tenant)}
-        old = time.time() - DAY_S
         for id in {path for path, _ in await self.objects.below(f"{tenant}/files")} - known:
-            is_uploading = created_s(id, "file-") > old
-            if not is_uploading or await self.objects.read(f"{tenant}/about/{id}") is not None:
+            found = await self.objects.read(f"{tenant}/about/{id}")  # it may be there by now
+            ends_at = created_s(id, "file-") + DAY_S
+            if found is not None:
+                ends_at = orjson.loads(found)["expires_at"]
+            if ends_at <= time.time():
                 await self.delete(tenant, id)
 
 

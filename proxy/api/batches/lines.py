@@ -14,6 +14,7 @@ from hashlib import sha256
 
 import orjson
 from pydantic import TypeAdapter
+from pydantic_core import from_json, to_json
 
 from proxy.api.http import json_shape
 from proxy.api.http.json_shape import JsonLimits
@@ -48,9 +49,10 @@ class Fault:
 
 
 def requests_of(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The lines that are not blank, each with its offset."""
+    """The lines that are not blank, each with its offset. A mark of the encoding is blank."""
     for found in _line.finditer(data):
-        yield found.start(), found[0]
+        if found[0].rstrip() != codecs.BOM_UTF8:
+            yield found.start(), found[0]
 
 
 def read(lines: Sequence[bytes], endpoint: str) -> list[Line | Fault]:
@@ -72,8 +74,8 @@ def _read(data: bytes, endpoint: str) -> Line | Fault:
     if why := json_shape.fault(data, LIMITS):
         return Fault("invalid_json_line", f"This line {why}.")
     try:
-        given = orjson.loads(data)
-    except orjson.JSONDecodeError as error:
+        given = from_json(data, allow_inf_nan=False)  # orjson makes floats of large integers
+    except ValueError as error:
         return Fault("invalid_json_line", f"This line is not parseable as JSON: {error}.")
     if not isinstance(given, dict):
         return Fault("invalid_json_line", "This line is not a JSON object.")
@@ -97,7 +99,7 @@ def _read(data: bytes, endpoint: str) -> Line | Fault:
         custom_id=custom_id,
         model=model if isinstance(model, str) and len(model) <= LONGEST_ID else None,
         wants_stream=bool(body.get("stream") or body.get("background")),
-        body=orjson.dumps(body),
+        body=to_json(body),
     )
 
 

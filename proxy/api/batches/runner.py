@@ -300,10 +300,10 @@ class BatchRunner:
             ):
                 if f"{number:07}" in has:
                     continue
-                await self._take_place(run)
+                await self._free_place(lambda: run.waiting < MOST_WAITING)
                 if chunk not in run.claims:  # it was lost, and another process has it
-                    self._busy -= 1
                     break
+                self._busy += 1
                 tasks.append(self._task(run, self._line(run, chunk, number, text)))
             if not begun.done():
                 begun.set_result(None)
@@ -317,11 +317,11 @@ class BatchRunner:
         task.add_done_callback(run.tasks.discard)
         return task
 
-    async def _take_place(self, run: Run) -> None:
-        while self._busy >= self._at_once() or run.waiting >= MOST_WAITING:
+    async def _free_place(self, has_room: Callable[[], bool] = lambda: True) -> None:
+        """Its caller takes it before it waits for anything else."""
+        while self._busy >= self._at_once() or not has_room():
             self._freed.clear()
             await self._freed.wait()
-        self._busy += 1
 
     def _give_place(self) -> None:
         self._busy -= 1
@@ -409,6 +409,7 @@ class BatchRunner:
                 await asyncio.wait_for(run.stopped.wait(), pause_s)
             except asyncio.TimeoutError:
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+                await self._free_place()
             finally:
                 run.waiting -= 1
                 self._busy += 1

@@ -7,6 +7,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 from urllib.parse import quote
@@ -20,23 +21,33 @@ from proxy.operate.administration.answers import Options, prints, set_options
 if TYPE_CHECKING:
     import httpx
 
-KEY_VARIABLE = "ADMIN_KEY"
 TIMEOUT_S = 30.0
 LONGEST_MESSAGE = 500  # characters
 DATA = "data: "
 P = ParamSpec("P")
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyKind:
+    """The key that commands need. variable: where it is, unless --key-file is given."""
+
+    variable: str
+    scope: str
+
+    @property
+    def file_option(self) -> Any:
+        text = f"File with a key of the scope {self.scope}. Default: the variable {self.variable}."
+        return typer.Option(help=text)
+
+
+ADMIN = KeyKind(variable="ADMIN_KEY", scope="admin")
 Url = Annotated[
     str | None, typer.Option(help="The proxy's address. Default: HOST and PORT of the settings.")
 ]
-KeyFile = Annotated[
-    Path | None,
-    typer.Option(help=f"File with a key of the scope admin. Default: the variable {KEY_VARIABLE}."),
-]
+KeyFile = Annotated[Path | None, ADMIN.file_option]
 CaFile = Annotated[
     Path | None, typer.Option(help="PEM file to trust instead of the system's certificates.")
 ]
-OPTIONS: Options = {"url": (Url, None), "key_file": (KeyFile, None), "ca_file": (CaFile, None)}
 
 
 class AdminClient:
@@ -47,6 +58,7 @@ class AdminClient:
         url: str,
         *,
         key: str | None = None,
+        kind: KeyKind = ADMIN,
         ca_file: Path | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
@@ -62,6 +74,7 @@ class AdminClient:
         import httpx
 
         self.url = url
+        self._kind = kind
         try:
             self._client = httpx.Client(
                 base_url=url,
@@ -92,7 +105,7 @@ class AdminClient:
         content = _json(found)
         if found.is_success and isinstance(content, dict):
             return content
-        raise self._refusal(found.status_code, content, "admin")
+        raise self._refusal(found.status_code, content, self._kind.scope)
 
     def events(self, path: str, *, scope: str) -> Iterator[Any]:
         """The data of each event, parsed. scope: what a key needs. Raises what `call` raises."""
@@ -138,9 +151,10 @@ class AdminClient:
         message = str(error.get("message"))[:LONGEST_MESSAGE]
         if status in (401, 403):
             return LaunchError(
-                f"{message} Set {KEY_VARIABLE}, or give --key-file, with a key of the scope {scope}"
+                f"{message} Set {self._kind.variable}, or give --key-file, with a key of the scope "
+                f"{scope}"
             )
-        if error.get("code") == "unknown_url":
+        if error.get("code") == "unknown_url" and self._kind is ADMIN:
             return LaunchError(f"the proxy at {url} cannot be operated: it is an older release")
         return LaunchError(message)
 
@@ -153,16 +167,19 @@ def _json(found: httpx.Response) -> Any:
         return None
 
 
-def client(url: str | None, key_file: Path | None, ca_file: Path | None) -> AdminClient:
+def client(
+    url: str | None, key_file: Path | None, ca_file: Path | None, kind: KeyKind = ADMIN
+) -> AdminClient:
     """Of the proxy that the options name. Raises LaunchError."""
     from proxy.operate.triton_server.probe import own_url
     from proxy.settings import Settings
 
-    return AdminClient(url or own_url(Settings()), key=given_key(key_file), ca_file=ca_file)
+    key = given_key(key_file, kind.variable, f"a key of the scope {kind.scope}")
+    return AdminClient(url or own_url(Settings()), key=key, kind=kind, ca_file=ca_file)
 
 
 def calls_proxy(
-    show: Callable[[Any], None],
+    show: Callable[[Any], None], kind: KeyKind = ADMIN
 ) -> Callable[[Callable[Concatenate[AdminClient, P], Any]], Callable[..., None]]:
     """Makes a command of a function that calls the proxy and returns its answer, as `prints` does.
 
@@ -178,19 +195,19 @@ def calls_proxy(
             ca_file: Path | None = None,
             **given: Any,
         ) -> Any:
-            with client(url, key_file, ca_file) as proxy:
+            with client(url, key_file, ca_file, kind) as proxy:
                 return work(proxy, **given)  # type: ignore[call-arg]
 
         _, *own = inspect.signature(work, eval_str=True).parameters.values()
-        set_options(called, own, OPTIONS)
+        key_option = Annotated[Path | None, kind.file_option]
+        options: Options = {"url": (Url, None), "key_file": (key_option, None)}
+        set_options(called, own, {**options, "ca_file": (CaFile, None)})
         return prints(show)(called)
 
     return command_of
 
 
-def given_key(
-    file: Path | None, variable: str = KEY_VARIABLE, what: str = "a key of the scope admin"
-) -> str | None:
+def given_key(file: Path | None, variable: str, what: str) -> str | None:
     """Never an argument's value, which every user of the machine could read. Raises LaunchError."""
     if file is None:
         key, source = os.environ.get(variable, ""), variable

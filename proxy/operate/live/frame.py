@@ -63,6 +63,7 @@ class Frame:
             ("model", [*self._rows("models", "model")]),
             ("endpoint", [*_endpoints(self.live["endpoints"])]),
             ("tenant", [*self._rows("tenants", "tenant")]),
+            ("batches", [*self._rows("batches", "batches")]),
         ):
             if rows:
                 yield ""
@@ -80,7 +81,7 @@ class Frame:
         )
 
     def _rows(self, kind: str, name: str) -> Iterator[Row]:
-        for each in self.live[kind]:
+        for each in self.live.get(kind, ()):  # older releases have no batches
             columns = self.columns[kind]
             cells = {one["heading"]: _cell(one["unit"], each[one["name"]]) for one in columns}
             yield each[name], each, cells

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.live import Live
 
 from proxy.domain.errors import LaunchError
-from proxy.operate.administration.remote import KEY_VARIABLE, AdminClient
+from proxy.operate.administration.remote import ADMIN, AdminClient
 from proxy.operate.live.frame import Frame, Order
 
 ORDERS = {order.value: order for order in Order}
@@ -26,8 +26,8 @@ FILE_WIDTH, WHOLE_LINES = 100, 1000
 QUIT = "q"
 RETRY_S = 0.5
 NO_OPERATOR = (
-    f"Without the state and load of endpoints: set {KEY_VARIABLE}, or give --key-file, with a key "
-    "of the scope admin"
+    f"Without the state and load of endpoints: set {ADMIN.variable}, or give --key-file, with a "
+    "key of the scope admin"
 )
 Wait = Callable[[float], str | None]
 """Waits so many seconds at most; returns the key that ended it."""

@@ -30,9 +30,12 @@ def operations_of(store: Store) -> Operations:
 class Proxy:
     """app: the application. admin: sends the first admin key. url: of the store."""
 
-    def __init__(self, stack: ExitStack, folder: Path, engine: ScriptedEngine) -> None:
+    def __init__(
+        self, stack: ExitStack, folder: Path, engine: ScriptedEngine, **settings: object
+    ) -> None:
         self.url = f"sqlite:///{folder / 'store.db'}"
-        self.settings = Settings(models_file=NONE, key_pepper=PEPPER, store_url=self.url)
+        usual = {"models_file": NONE, "key_pepper": PEPPER, "store_url": self.url}
+        self.settings = Settings(**usual, **settings)
         self.key = asyncio.run(self._first_key())
         self.store = self.new_store()
         own = operations_of(self.store)

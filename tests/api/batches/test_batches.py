@@ -128,6 +128,7 @@ def test_each_line_is_answered_in_the_order_of_the_input(sdk, endpoint):
     [
         ("", "empty_file", None, None),
         ("\n \n", "empty_file", None, None),
+        ("\ufeff \r\n\n", "empty_file", None, None),
         ("\n" * 20_000 + line("a"), "invalid_json_line", 1, None),
         (line("a") + "\n" + " " * 3_000_000 + "\n" + line("b"), "invalid_json_line", 2, None),
         (f"{line('a')}\nnonsense", "invalid_json_line", 2, None),
@@ -180,6 +181,24 @@ def test_a_wrong_body_fails_its_line_only(sdk, body):
     assert found["response"]["body"]["error"]["message"]
 
 
+@pytest.mark.parametrize("number", [2**63, 2**64, -(2**63) - 1, 10**30, 0.1, 1e300])
+def test_numbers_are_those_of_the_line(sdk, number):
+    """Each field is answered as the endpoint answers it, whatever the number's size."""
+    shape = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"const": number}}}
+    bodies = [HI | one for one in ({"seed": number}, {"top_k": number}, {"response_format": shape})]
+    engine = ScriptedEngine(deltas("ok"))
+    client = sdk(engine)
+    direct = [client.http.post(CHAT, json=each).json() for each in bodies]
+    asked = [each.sampling for each in engine.requests]
+    batch = end_of(client, begin(client, lines(*bodies)))
+    found = content(client, batch.output_file_id) + content(client, batch.error_file_id)
+    for each in found:
+        body = each["response"]["body"]
+        assert body.get("error") == direct[int(each["custom_id"][1:])].get("error")
+    assert len(found) == len(bodies)
+    assert [each.sampling for each in engine.requests[len(asked) :]] == asked
+
+
 @pytest.mark.parametrize(
     "text", ["1\n" * 200_000, "\n" * 2_000_000, "\n".join(line(str(n)) for n in range(11_000))]
 )
@@ -193,10 +212,11 @@ def test_an_input_of_many_short_lines_holds_nobody_up(sdk, text):
     assert max(waits, default=0) < 0.3
 
 
-def test_lines_and_ids_are_those_of_the_input(sdk):
-    """Also with a mark of the encoding, blank lines, other line ends, and Python's line ends."""
+@pytest.mark.parametrize("start", ["\ufeff", "\ufeff\n", "\n\ufeff \r\n", "\ufeff \n\ufeff"])
+def test_lines_and_ids_are_those_of_the_input(sdk, start):
+    """Also with marks of the encoding, blank lines, other line ends, and Python's line ends."""
     ids = ["a", "b\u2028\x85c", "\u2029", "d" * 512, "😀"]
-    text = "\ufeff" + "\r\n \n\n".join(line(each) for each in ids)
+    text = start + "\r\n \n\n".join(line(each) for each in ids)
     client = sdk()
     batch = end_of(client, begin(client, text))
     assert [each["custom_id"] for each in content(client, batch.output_file_id)] == ids

@@ -33,6 +33,7 @@ from tests.fixtures.redis_server import needs_redis, running
 
 TENANT, URL = "tenants/acme", "/v1/chat/completions"
 LIMITS = StreamLimits(keep_s=0, kept_bytes=0)
+AT_ONCE = 3
 CHANGES = ("create", "write", "copy", "delete")
 
 
@@ -105,7 +106,7 @@ async def process(objects, usage, engine, claims=None):
         usage,
         BatchInput(objects, InProcess(), most_bytes=1000, most_lines=1000),
         Metrics().batches,
-        at_once=lambda: 3,
+        at_once=lambda: AT_ONCE,
     )
     async with made:
         yield made
@@ -216,6 +217,43 @@ def test_two_processes_whose_claims_are_lost_keep_one_answer(tmp_path):
     asyncio.run(run())
 
 
+class Refusing(Engine):
+    """It refuses each line at first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.running = self.most_running = 0
+
+    async def __call__(self, scope, receive, send) -> None:
+        body = await receive()
+        if (number := json.loads(body["body"])["n"]) not in self.asked:
+            self.asked.append(number)
+            await send({"type": "http.response.start", "status": 503})
+            await send({"type": "http.response.body", "body": b""})
+            return
+
+        async def again():
+            return body
+
+        self.running += 1
+        self.most_running = max(self.running, self.most_running)
+        await asyncio.sleep(0.02)
+        await super().__call__(scope, again, send)
+        self.running -= 1
+
+
+def test_a_line_that_is_asked_again_waits_for_a_place(tmp_path):
+    async def run() -> None:
+        usage, engine = KeptUsage(), Refusing()
+        batch = await opened(tmp_path, 100)
+        async with process(FolderObjects(tmp_path), usage, engine):
+            await asyncio.wait_for(ended(tmp_path, batch), 60)
+        await check(tmp_path, batch, usage, 100)
+        assert engine.most_running <= AT_ONCE
+
+    asyncio.run(run())
+
+
 @needs_redis
 def test_processes_share_a_batch_by_redis(tmp_path):
     async def run(url: str) -> None:
@@ -236,3 +274,32 @@ def test_processes_share_a_batch_by_redis(tmp_path):
 
     with running(tmp_path) as server:
         asyncio.run(run(server.url))
+
+
+class Publishing(FolderObjects):
+    """While files are listed, one of them is published."""
+
+    async def below(self, folder):
+        if folder == f"{TENANT}/files":
+            await Files(self, Settings(models_file=NONE)).publish(
+                TENANT, self.new, name="a", size=1, purpose="batch", keep_s=9999, at=self.at
+            )
+        return await super().below(folder)
+
+
+@pytest.mark.parametrize(("at", "stays"), [(0, True), (-9999, False)])
+def test_a_file_that_is_published_while_old_ones_are_removed_stays(tmp_path, at, stays):
+    async def run() -> None:
+        objects, contents = Publishing(tmp_path), iter([b"x"])
+
+        async def pieces():
+            for each in contents:
+                yield each
+
+        objects.new, objects.at = new_id("file-"), int(time.time()) + at
+        files = Files(objects, Settings(models_file=NONE))
+        await files.create(TENANT, objects.new, pieces())
+        await files.remove_expired(TENANT)
+        assert (await objects.read(f"{TENANT}/files/{objects.new}") is not None) is stays
+
+    asyncio.run(run())

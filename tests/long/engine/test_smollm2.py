@@ -9,6 +9,7 @@ import openai
 import pytest
 
 from build_engines.weights import InstalledPackage
+from tests.fixtures.decisions import by_hand, chances
 from tests.fixtures.running import Start
 from tests.fixtures.stack import HANG_S
 
@@ -90,3 +91,24 @@ def test_it_calls_tools_though_its_template_has_no_words_for_them(client):
     (call,) = choice.message.tool_calls
     assert call.function.name == "weather"
     assert json.loads(call.function.arguments).keys() == {"city"}
+
+
+def test_decisions_are_the_models_own_probabilities(client):
+    """Of 8-bit weights, whose results differ a little with what is computed together."""
+    text = "The parcel came a week late, and nobody told me."
+    choices = [{"value": one} for one in ("delivery", "food", "weather")]
+    questions = [
+        {"type": "predicate", "instructions": "The customer is angry."},
+        {"type": "choice", "instructions": "What is it about?", "choices": choices},
+        {
+            "type": "choice",
+            "instructions": "Which number?",
+            "choices": [{"value": str(n)} for n in range(23)],
+        },
+    ]
+    decision = client.decisions.create(model=MODEL, input=text, questions=questions)
+    url = str(client.base_url).removesuffix("/v1/")
+    for question, answer in zip(questions, decision.answers, strict=True):
+        found = chances(answer)
+        assert sum(found) == pytest.approx(1)
+        assert found == pytest.approx(by_hand(url, MODEL, text, question), abs=0.02)

@@ -220,3 +220,20 @@ def test_the_text_of_special_tokens_is_refused_where_the_engine_cannot_show_it(c
         "unsupported_parameter",
         "skip_special_tokens",
     )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_decisions_are_the_models_own_or_refused_by_name(client, kind):
+    """They need a guide, and log-probabilities of what it allows."""
+    question = {"type": "choice", "instructions": "Who?", "choices": [{"value": v} for v in "abc"]}
+
+    def decided(model: str) -> list[float]:
+        answer = client.decisions.create(model=model, input="Hello!", questions=[question])
+        return [one.probability for one in answer.answers[0].probabilities]
+
+    if kind != "vllm":
+        with pytest.raises(openai.BadRequestError, match=repr(kind)) as refused:
+            decided(kind)
+        assert refused.value.param == "model"
+        return
+    assert decided(kind) == pytest.approx(decided("demo"), rel=1e-3)

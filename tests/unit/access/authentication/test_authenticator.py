@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from ipaddress import ip_network
 
 import orjson
@@ -14,7 +15,7 @@ from proxy.domain.errors import AuthenticationFailed, ErrorCode, RequestError
 from proxy.domain.identity import Caller
 from proxy.settings import Settings
 from proxy.telemetry.metrics import Metrics
-from tests.doubles.key_source import PEPPER, KeysInMemory
+from tests.doubles.key_source import BEGAN, PEPPER, KeysInMemory
 from tests.fixtures.file_server import FileServer
 from tests.fixtures.issuer import AUDIENCE, ISSUER, public_jwk, token
 
@@ -73,6 +74,24 @@ def test_a_tenant_that_is_not_active_or_unknown_is_refused_with_every_credential
         with pytest.raises(RequestError) as refused:
             known(store, name, value)
         assert refused.value.code is ErrorCode.TENANT_NOT_ACTIVE
+
+
+def test_a_caller_is_not_that_of_another_tenant_of_the_same_name():
+    """Whether a key of ours, a token or a front names it."""
+    store = KeysInMemory()
+    given = f"Bearer {store.add('k1ey')}", f"Bearer {token()}"
+    callers = [known(store, b"authorization", each) for each in given]
+    callers.append(known(store, b"x-client-name", "acme"))
+
+    async def again(caller: Caller) -> Caller:
+        return await Authenticator(Settings(key_pepper=PEPPER), store, Metrics()).again(caller)
+
+    assert [asyncio.run(again(each)) for each in callers] == callers
+    store.keys.clear()
+    store.add_tenant("acme", created_at=BEGAN + timedelta(seconds=1))
+    for each in callers:
+        with pytest.raises(RequestError if ":" in each.key_id else AuthenticationFailed):
+            asyncio.run(again(each))
 
 
 BEARER = b"authorization"

@@ -47,6 +47,9 @@ LIVE = {
     "loop_lag_p99_s": 0.00099,
     "models": MODELS,
     "tenants": TENANTS,
+    "batches": [
+        {"batches": "of all tenants", "open": 2.0, "completed_per_s": 4.5, "failed_per_s": 0.0}
+    ],
     "endpoints": ENDPOINTS,
 }
 WIDE = """\
@@ -65,6 +68,9 @@ endpoint                                                    pool      state    r
 tenant                                                                    req/s  tok in/s  tok out/s
 acme                                                                          2        10         20
 [red]                                                                       0.5         0          0
+
+batches                                                                      open  lines/s  failed/s
+of all tenants                                                                  2      4.5         0
 """
 
 
@@ -102,6 +108,6 @@ SORTED = [
     ],
 )
 def test_rows_are_sorted_the_largest_first_then_by_name(order, expected):
-    alone = {"models": SORTED, "tenants": [], "endpoints": []}
+    alone = {"models": SORTED, "tenants": [], "batches": [], "endpoints": []}
     lines = shown(alone, order=order).splitlines()
     assert "".join(line[0] for line in lines[3:]) == expected
