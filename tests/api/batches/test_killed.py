@@ -20,11 +20,12 @@ from proxy.domain.batch_line import current_line
 from proxy.domain.identity import ANYONE
 from proxy.domain.usage import UsageRow
 from proxy.settings import Settings
+from proxy.state.answer import digest
 from proxy.state.memory_streams import MemoryStreams
 from proxy.state.objects import FolderObjects
 from proxy.state.redis_connection import RedisConnection
 from proxy.state.redis_streams import RedisStreams
-from proxy.state.streams import StreamLimits
+from proxy.state.streams import Claim, StreamKey, StreamLimits
 from proxy.telemetry.metrics import Metrics
 from tests.doubles.sandbox import InProcess
 from tests.doubles.usage import KeptUsage
@@ -303,3 +304,38 @@ def test_a_file_that_is_published_while_old_ones_are_removed_stays(tmp_path, at,
         assert (await objects.read(f"{TENANT}/files/{objects.new}") is not None) is stays
 
     asyncio.run(run())
+
+
+@needs_redis
+def test_a_batch_waits_for_a_chunk_that_another_process_has_not_charged(tmp_path):
+    async def run(url: str) -> None:
+        usage, engine = KeptUsage(), Engine()
+        batch = await opened(tmp_path, 7)  # a chunk for each line
+        key = StreamKey(id=digest((batch.id, "2")), tenant=digest((TENANT,)))
+        others = Claim(key, patience_s=0)
+        objects = FolderObjects(tmp_path)
+        store = BatchStore(objects, most_open=9)
+        async with RedisConnection(url, timeout_s=1) as redis:
+            claims = RedisStreams(redis, "batches", LIMITS)
+            assert await claims.claim(others, {}) is None
+            async with process(FolderObjects(tmp_path), usage, engine, claims):
+                looks = 0  # of the runner, after all the others
+                for _ in range(1_000):
+                    assert (await claims.renew(others))[0]
+                    assert await store.ended(batch) is None
+                    if len(await store.done(batch)) == 6:
+                        looks += 1
+                        kept = await objects.read(batch.line(1, 1))  # any answer
+                        await objects.create(batch.line(2, 2), kept)
+                    if looks == 20:
+                        break
+                    await asyncio.sleep(module.PAUSE_S)
+                assert sorted(engine.asked) == [0, 1, 3, 4, 5, 6]
+                await claims.release(others)
+                await asyncio.wait_for(ended(tmp_path, batch), 60)
+        body = await store.ended(batch)
+        assert body["request_counts"] == {"total": 7, "completed": 6, "failed": 1}
+        assert len(usage.rows) == 7
+
+    with running(tmp_path) as server:
+        asyncio.run(run(server.url))
