@@ -65,6 +65,7 @@ from proxy.models.registry import Registry
 logger = structlog.get_logger(__name__)
 
 CHARACTERS_A_TOKEN = 4  # bytes of UTF-8; the engine's own count replaces the estimate
+ID_BYTES = 8  # of a tuple's reference; small integers are shared
 FULL_PAUSE_S = 5.0  # at most, before an engine is asked again whose queue was full
 # Before an endpoint is asked for a third time; doubled with each further time. Triton says that it
 # is ready when a Python model of its has died, until it is restarted.
@@ -137,7 +138,12 @@ class EngineStream:
         *,
         has_begun: bool = False,
     ) -> None:
-        self._state = State.QUEUED if request.constraint is None else State.UNTRIED
+        # a guide is tried before the wait for a row, unless no endpoint can try it
+        is_tried_first = request.constraint is not None and not means.registry.is_held(
+            request.model
+        )
+        self._state = State.UNTRIED if is_tried_first else State.QUEUED
+        self._is_guide_tried = is_tried_first or request.constraint is None
         self._means = means
         self._record = record
         self._cost = cost
@@ -257,7 +263,7 @@ class EngineStream:
             self._count_continued()
             self._source = None
             return TokenDelta((), finish=self._finish)
-        if self._parts:  # a Triton that came back has not compiled its guide yet
+        if self._parts or not self._is_guide_tried:  # a Triton that came has not compiled its guide
             await self._try_guide()
         if self._must_yield:
             raise _preempted()
@@ -563,6 +569,7 @@ def _ticket(
         weight=who.weight,
         priority=asked.priority or 0,
         prompt_tokens=-(-size // CHARACTERS_A_TOKEN) + len(ids),
+        prompt_bytes=size + ID_BYTES * len(ids) + sum(len(one.base64) for one in request.images),
         patience_s=asked.queue_patience_s,
         has_begun=has_begun,
         may_yield=may_yield,
