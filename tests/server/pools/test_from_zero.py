@@ -9,13 +9,16 @@ from collections import defaultdict
 
 import httpx
 import pytest
+import yaml
 
 from tests.fixtures.pool_load import HEADERS
+from tests.fixtures.scripted import WEIGHTS
 from tests.fixtures.stack import HANG_S, PLAIN, Stack, eventually
 from tests.server.pools.conftest import are_ready, listed
 
 pytestmark = pytest.mark.xdist_group("pools")
 TENANTS, REQUESTS = 25, 500
+FOUR_ROWS = {"weights": str(WEIGHTS), "onnx": {"threads": 1, "max_rows": 4}}
 QUEUE = re.compile(r'^proxy_fair_queue_(waiting|capacity)\{queue="default/steady"\} (\S+)$', re.M)
 
 
@@ -78,10 +81,10 @@ async def send_all(proxy: Stack, start_triton) -> Requests:
     return requests
 
 
-def test_500_requests_from_zero_are_answered_in_the_order_of_each_tenant(
-    start, place, proxy_of, tmp_path
-):
-    first = start("triton", **place())
+def test_500_requests_from_zero_are_answered_in_the_order_of_each_tenant(start, proxy_of, tmp_path):
+    (tmp_path / "models.yaml").write_text(yaml.safe_dump({"models": {"steady": FOUR_ROWS}}))
+    place = {"MODELS_FILE": tmp_path / "models.yaml", "ARTIFACTS_DIR": tmp_path / "artifacts"}
+    first = start("triton", **place)
     are_ready(first)
     file = tmp_path / "endpoints"
     file.write_text(listed(first))
@@ -100,13 +103,13 @@ def test_500_requests_from_zero_are_answered_in_the_order_of_each_tenant(
 
     def start_triton() -> None:
         eventually(lambda: queue(proxy)["waiting"] == REQUESTS, 10, "the metric counts all")
-        late = start("triton", **place())
+        late = start("triton", **place)
         file.write_text(listed(late))
 
     requests = asyncio.run(send_all(proxy, start_triton))
     assert len(requests.texts) == REQUESTS
     assert all(text.endswith("data: [DONE]") for text in requests.texts)
-    assert not any('"error"' in text for text in requests.texts)
+    assert [text for text in requests.texts if '"error"' in text] == []
     assert None not in requests.positions
     rows = int(queue(proxy)["capacity"])
     for tenant, numbers in requests.began.items():

@@ -232,7 +232,7 @@ async def test_an_interrupt_and_a_disconnect_at_once_are_a_disconnect():
                 one.may_go_on.clear()
             task, first, others = await begun_at(engines, stand)
             sent = len(others[0].requests)
-            (interrupt,) = pools.endpoint(name_of(pools, first)).movable
+            (interrupt,) = pools.endpoint(name_of(pools, first)).interrupts
             if is_first:
                 task.cancel()
             interrupt.fire(ModelUnavailable("away"))
