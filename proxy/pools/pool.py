@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Any
 
 import httpx
 import structlog
@@ -119,7 +120,8 @@ class Served(Candidate):
                 "a model does not generate",
             )
         if failure is not None and self.answered_at < began_s:
-            await self.endpoint.note_dead(self, failure)
+            self._due, self._again_s = self.endpoint.clock() + TRIED_AGAIN_S, TRIED_AGAIN_S
+            self.endpoint.note_dead(self, failure)
 
 
 async def _trial_failure(connection: TritonConnection, model: LoadedModel) -> NotReady | None:
@@ -380,13 +382,15 @@ class Endpoint:
                 if probe_every_s is not None:
                     one.begin_probe(now_s, probe_every_s, self.pool.probe_timeout_s)
 
-    async def note_dead(self, probed: Served, failure: NotReady) -> None:
+    def note_dead(self, probed: Served, failure: NotReady) -> None:
         """Triton says that it is ready, and the model there answers nobody: its streams move."""
+
+        def is_dead(_: Interrupt) -> ModelUnavailable:
+            return ModelUnavailable(SILENT, detail=str(failure))
+
         self.note_trial(probed, failure)
         self.pool.note_change()
-        await self.interrupt(
-            probed.model.facts, lambda _: ModelUnavailable(SILENT, detail=str(failure))
-        )
+        self.pool.run(self.interrupt(probed.model.facts, is_dead))
 
     async def interrupt(
         self, facts: ModelFacts, error_of: Callable[[Interrupt], ModelUnavailable | None]
@@ -691,7 +695,11 @@ class Pool:
         self.endpoints[endpoint.name] = endpoint
         logger.info("endpoint found", pool=self.name, endpoint=endpoint.name)
         endpoint.set_drained(endpoint.name in self._decisions.drained)
-        task = asyncio.create_task(endpoint.run())
+        self.run(endpoint.run())
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Beside all else, until the pool ends."""
+        task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
