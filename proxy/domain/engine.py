@@ -57,7 +57,7 @@ class EngineRequest:
     avoids: frozenset[str] = frozenset()  # endpoints that were lost with it
     generated: tuple[int, ...] = ()  # ids of its answer that another stream has given already
     said: str | None = None  # the text of that answer, for a model that takes text only
-    said_tokens: int = 0
+    said_tokens: int = 0  # as they were counted: where nobody has its tokenizer
     interrupt: Interrupt | None = field(default=None, compare=False)
     embeds: int | None = None  # instead of generating: so many dimensions, 0 for the model's own
     pair: str | None = None  # the text that is scored with `text`

@@ -137,9 +137,11 @@ class Registry:
         return self._holds and not self._has_endpoints and bool(self.models)
 
     def is_held(self, card: ModelCard) -> bool:
-        """Whether requests for this model wait for an endpoint that serves it."""
-        is_served = self.why_not_ready is None or self.is_holding
-        return self._holds and is_served and not self._is_available(card)
+        """Whether requests for this model wait for an endpoint that serves it. If the first one has
+        just come, they need not wait.
+        """
+        is_away = self.why_not_ready is None and not self._is_available(card)
+        return self.is_holding or (self._holds and is_away)
 
     def holds_queue(self, queue: str) -> bool:
         """Whether requests of this queue `pool/Triton model` wait while no endpoint serves it."""

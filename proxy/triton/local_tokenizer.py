@@ -168,8 +168,9 @@ class LocalTokenizer:
         most = smaller(wanted or default, room) or room
         if request.said is not None:
             text += request.said
-            most = max(most - request.said_tokens, 1)
-            if request.generated and self._ids(text) != [*ids, *request.generated]:
+            whole = self._ids(text)
+            most = max(most - (len(whole) - count), 1)
+            if request.generated and whole != [*ids, *request.generated]:
                 raise ServiceError(NO_SUCH_TEXT, code=ErrorCode.MODEL_UNAVAILABLE)
         return AdmittedPrompt(ids=tuple(ids), max_tokens=most), text
 
