@@ -98,6 +98,7 @@ class Served(Candidate):
 
     async def _try(self) -> None:
         failure = await _trial_failure(self.endpoint.connection, self.model)
+        self._probed_at = self.endpoint.clock()
         if failure is not None:
             self._due = self.endpoint.clock() + self._again_s
             self._again_s = min(2 * self._again_s, MOST_TRIED_AGAIN_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import signal
 from collections import defaultdict
@@ -28,7 +29,7 @@ def queue(proxy: Stack) -> dict[str, float]:
 
 
 class Requests:
-    """began: the number of each request by tenant, in the order in which answers began."""
+    """positions: of each, as its head has it. texts: the whole answers."""
 
     def __init__(self, proxy: Stack) -> None:
         self.client = httpx.AsyncClient(
@@ -36,7 +37,6 @@ class Requests:
             timeout=HANG_S,
             limits=httpx.Limits(max_connections=None),
         )
-        self.began: dict[str, list[int]] = defaultdict(list)
         self.positions: list[str | None] = []
         self.texts: list[str] = []
 
@@ -48,18 +48,24 @@ class Requests:
             "stream": True,
             "metadata": {"tenant_id": tenant},
         }
-        async with self.client.stream("POST", "/v1/completions", json=body) as response:
+        named = {"x-request-id": f"{tenant}.{number}"}
+        request = self.client.stream("POST", "/v1/completions", json=body, headers=named)
+        async with request as response:
             self.positions.append(response.headers.get("x-queue-position"))
             is_held.set()
-            lines = [
-                line async for line in response.aiter_lines() if self._saw(line, tenant, number)
-            ]
+            lines = [one async for one in response.aiter_lines() if one.startswith("data: ")]
         self.texts.append("".join(lines))
 
-    def _saw(self, line: str, tenant: str, number: int) -> bool:
-        if line.startswith("data: {") and number not in self.began[tenant]:
-            self.began[tenant].append(number)
-        return line.startswith("data: ")
+
+def ended(proxy: Stack) -> dict[str, list[int]]:
+    """The number of each request by tenant, in the order in which the proxy logged their ends."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for line in proxy.log.read_text().splitlines():
+        if line.startswith("{") and (said := json.loads(line))["event"] == "request":
+            tenant, dot, number = str(said.get("request_id")).partition(".")
+            if dot:
+                found[tenant].append(int(number))
+    return found
 
 
 async def send_all(proxy: Stack, start_triton) -> Requests:
@@ -90,6 +96,7 @@ def test_500_requests_from_zero_are_answered_in_the_order_of_each_tenant(start, 
     file.write_text(listed(first))
     proxy = proxy_of(
         API_KEY=None,
+        LOG_FORMAT="json",
         TENANT_FROM_METADATA="true",
         TRITON_URL=f"file+grpc://{file}",
         HOLD_TIMEOUT_S=600,
@@ -112,8 +119,9 @@ def test_500_requests_from_zero_are_answered_in_the_order_of_each_tenant(start, 
     assert [text for text in requests.texts if '"error"' in text] == []
     assert None not in requests.positions
     rows = int(queue(proxy)["capacity"])
-    for tenant, numbers in requests.began.items():
+    eventually(lambda: sum(map(len, ended(proxy).values())) == REQUESTS, 5, "all are logged")
+    for tenant, numbers in ended(proxy).items():
         assert sorted(numbers) == list(range(REQUESTS // TENANTS)), tenant
-        # those that run at once may answer in any order
+        # those that run at once may end in any order
         late = max(abs(place - number) for place, number in enumerate(numbers))
         assert late <= 2 * rows, (tenant, numbers)
