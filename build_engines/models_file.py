@@ -391,7 +391,11 @@ class RemoteEntry(ModelEntry):
     tokenizer: a Hugging Face folder with its tokenizer.json, for the chat template and for exact
     counts. context_length: by default what config.json there says. rows: requests that one engine
     decodes at once, such as vLLM's max_num_seqs; with it they wait in the fair queue. adapters:
-    names of its LoRA adapters. tensors: of a model without a fingerprint.
+    names of its LoRA adapters. tensors: of a model without a fingerprint. prefix_cache: of vLLM:
+    whether tenants are kept apart where ISOLATE_PREFIX_CACHES is on, by reading no cached prefix.
+    continue: how an answer that has begun goes on elsewhere when its Triton is lost: ids: where the
+    model reports them, and a text has exactly these tokens; text: also by the text, which may
+    differ; none: it ends with an error.
     """
 
     runtime: Literal["remote"] = "remote"
@@ -401,10 +405,15 @@ class RemoteEntry(ModelEntry):
     rows: Annotated[int, Field(ge=1, le=65_536)] | None = None
     adapters: tuple[ModelName, ...] = ()
     tensors: TensorsEntry | None = None
+    prefix_cache: Literal["apart", "shared"] = "apart"
+    continues: Annotated[Literal["ids", "text", "none"], Field(alias="continue")] = "ids"
 
     @model_validator(mode="after")
     def _needs_adopt(self) -> RemoteEntry:
-        said = {"tokenizer", "context_length", "rows", "adapters", "tensors"}
+        said = {"tokenizer", "context_length", "rows", "adapters", "tensors"} | {
+            "prefix_cache",
+            "continues",
+        }
         given = self.model_fields_set & said
         if given and self.adopt is None:
             name = sorted(given)[0]

@@ -223,6 +223,7 @@ def compose(
         callers_control_tokens=settings.callers_control_tokens,
         is_available=catalog.is_available,
         rows=catalog.rows,
+        holds=settings.hold_timeout_s > 0,
     )
     tools = HttpToolRunner(policy.secrets(entries, environment()))
 
@@ -239,6 +240,7 @@ def compose(
                 spare=settings.spare_streams,
                 share=lambda streams: -(-streams // ledger.proxies),  # no row stays idle
                 rows=registry.said_rows,
+                holds=registry.holds_queue,
             )
     shadows = ShadowTraffic(registry, engine, metrics.shadow.count, scheduler)
     limits = TimeLimits(

@@ -66,6 +66,7 @@ def routes(
         503 if nothing is let through then. While an endpoint serves some models, but none serves
         others, the status is 200 and `concerns` counts the others. `concerns` also says so where
         the ledger failed a request within the last minute, and where models.yaml was rejected.
+        With `HOLD_TIMEOUT_S` the status is 200 while requests wait for the first Triton.
         The error's message names the category of the problem; the log line `not ready` has details.
         """
         return JSONResponse(_readiness(registry, ledger, concerns()))
@@ -90,7 +91,7 @@ def routes(
 def _readiness(registry: Registry, ledger: Ledger, found: Sequence[Concern]) -> dict[str, object]:
     """Raises a ServiceError: requests are not served."""
     outage = ledger.outage
-    if registry.why_not_ready is not None:
+    if registry.why_not_ready is not None and not registry.is_holding:
         raise ModelUnavailable(f"Not ready: {registry.why_not_ready.category}.")
     if fatal := [one.message for one in found if one.is_fatal]:
         reason = f"Not ready: {'; '.join(fatal)}."

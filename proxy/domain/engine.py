@@ -49,12 +49,15 @@ class EngineRequest:
     wants_log_prob_ids: bool = False
     priority: int | None = None  # a higher one goes first
     cache_salt: str | None = None
+    reads_cache: bool = True  # False: no cached prefix, of an engine that takes no salt
     plain_spans: bytes = b""
     images: tuple[Image, ...] = ()  # in the order of their places in `text`; none has a `url`
     token_cap: int | None = None
     prompt_cap: int | None = None
     avoids: frozenset[str] = frozenset()  # endpoints that were lost with it
     generated: tuple[int, ...] = ()  # ids of its answer that another stream has given already
+    said: str | None = None  # the text of that answer, for a model that takes text only
+    said_tokens: int = 0  # as they were counted: where nobody has its tokenizer
     interrupt: Interrupt | None = field(default=None, compare=False)
     embeds: int | None = None  # instead of generating: so many dimensions, 0 for the model's own
     pair: str | None = None  # the text that is scored with `text`

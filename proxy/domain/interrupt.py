@@ -23,12 +23,14 @@ class Interrupt:
     """Whoever reads the stream gets `error` in place of the next delta. The first error counts.
 
     The reader listens; an error that came before is reported at once. endpoint: where the
-    stream runs, set by the code that chose it; None before.
+    stream runs, set by the code that chose it; None before. can_move: another endpoint continues
+    it without a difference.
     """
 
-    __slots__ = ("_listener", "endpoint", "error")
+    __slots__ = ("_listener", "can_move", "endpoint", "error")
 
-    def __init__(self) -> None:
+    def __init__(self, *, can_move: bool = True) -> None:
+        self.can_move = can_move
         self.error: Exception | None = None
         self.endpoint: str | None = None
         self._listener: Callable[[Exception], None] | None = None

@@ -137,7 +137,8 @@ class Adopted:
     has_batches: shapes begin with the batch's size. is_decoupled: it may respond more than once.
     is_cumulative: a BLS model whose responses repeat the text so far.
     stopped_by: the Triton model that takes a stop for its requests; None: their calls are
-    cancelled. tokenizer (its folder), tensors: what models.yaml says.
+    cancelled. tokenizer (its folder), tensors, continues, shares_prefixes: what models.yaml says;
+    continues: ids, text or none.
     """
 
     kind: Kind
@@ -149,6 +150,8 @@ class Adopted:
     stopped_by: str | None = None
     tokenizer: str | None = None
     tensors: TextTensors | None = None
+    continues: str = "ids"
+    shares_prefixes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

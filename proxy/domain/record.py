@@ -269,6 +269,7 @@ class RequestRecord:
     # How often another engine stream was to continue one that had begun, and how often a stream
     # gave its row to a higher class.
     continued: int = 0
+    continued_by: str | None = None  # the last time: `ids` or `text`
     preempted: int = 0
     # Of streams that were in fact continued: why, and the seconds without an engine.
     pauses: list[tuple[Cause, float]] = field(default_factory=list)

@@ -18,6 +18,7 @@ class Ticket:
     weight: float = 1.0  # of the tenant's share
     priority: int = 0  # its class; a higher one goes first
     prompt_tokens: int = 0  # those that are probably not cached
+    prompt_bytes: int = 0  # of its text, ids and images
     # How long it waits at most, 0 not at all; None for the queue's own limit.
     patience_s: float | None = None
     # It lost its engine or its row after its first token: it goes to the front of its tenant's
@@ -47,7 +48,7 @@ class TenantState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueState:
-    """One queue as operators see it. capacity: None: no bound.
+    """One queue as operators see it. capacity: None: no bound; 0: no endpoint serves the model.
 
     tenants: those with the most streams, as many as were asked for. tenants_in_all: those that run
     or wait, where any were asked for.
@@ -116,8 +117,9 @@ class Scheduler(Protocol):
         ...
 
     def set_capacity(self, queue: str, streams: int | None, *, spare: int = 0) -> None:
-        """How many streams may run at once from now on; None for no bound, which is the default.
-        spare: how many of them are beyond the rows, and wait in the engine.
+        """How many streams may run at once from now on; None for no bound, which is the default;
+        0: no endpoint serves the model, and requests are held. spare: how many of them are beyond
+        the rows, and wait in the engine.
 
         Fewer than run now: nothing is stopped.
         """

@@ -310,6 +310,8 @@ class Preparation:
         salt = request.cache_salt
         if self._isolates_caches and "cache_salt" in card.capabilities:
             salt = f"{_cache_owner(request)}:{salt or ''}"
+        adopted = card.facts.adopted
+        shares_cache = adopted is None or adopted.shares_prefixes
         engine_request = EngineRequest(
             id=request.id,
             model=card,
@@ -330,6 +332,7 @@ class Preparation:
             wants_log_prob_ids=logs_ids,
             priority=request.priority if has_priority else None,
             cache_salt=salt,
+            reads_cache=shares_cache or not self._isolates_caches,
             token_cap=request.token_cap,
             prompt_cap=request.prompt_cap,
             embeds=request.embeds,

@@ -33,7 +33,13 @@ def adopted(model: LoadedModel, given: Adopted, entry: RemoteEntry) -> LoadedMod
         found |= WITH_TOKENIZER if "max_tokens" in found else WITH_TOKENIZER - {"limits"}
     facts = replace(
         facts,
-        adopted=replace(given, tokenizer=folder, tensors=tensors),
+        adopted=replace(
+            given,
+            tokenizer=folder,
+            tensors=tensors,
+            continues=entry.continues,
+            shares_prefixes=entry.prefix_cache == "shared",
+        ),
         adapters=entry.adapters,
         default_max_tokens=entry.sampling.max_tokens,
         context_length=length or facts.context_length,

@@ -43,6 +43,8 @@ class DeploymentChooser:
         if len(model.cards) == 1:
             return [model.cards[0]]
         available = [one for one in model.cards if self._registry.is_available(one)]
+        if not available:
+            available = [one for one in model.cards if self._registry.is_held(one)]
         first = self._first(request, card, model.plan, available)
         standbys = {one.name for one in model.plan.deployments if one.standby} - {first.deployment}
         return sorted(

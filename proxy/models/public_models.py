@@ -95,21 +95,26 @@ def _others(
     A Triton model that an entry's deployment names is not also served under its own name. One that
     several pools have is served from the pool `default`, or else from the first by name.
     """
-    claimed = {
-        (one.pool, one.model or name)
-        for name, entry in policy.items()
-        for one in plan_of(entry).deployments
-    }
+    named = claimed(policy)
     pools: dict[str, str] = {}
     for model in loaded:
         if model.facts.kind is Kind.TEXT:  # only its entry could say which tensors it has
             continue
-        if (model.pool, model.name) not in claimed and model.name not in policy:
+        if (model.pool, model.name) not in named and model.name not in policy:
             pool = pools.setdefault(model.name, model.pool)
             if model.pool == DEFAULT_POOL != pool:
                 pools[model.name] = DEFAULT_POOL
     for name, pool in sorted(pools.items()):
         yield name, ModelEntry(deployments=(DeploymentEntry(name="default", pool=pool),))
+
+
+def claimed(policy: Mapping[str, ModelEntry]) -> set[tuple[str, str]]:
+    """Pool and Triton model of every deployment that models.yaml names."""
+    return {
+        (one.pool, one.model or name)
+        for name, entry in policy.items()
+        for one in plan_of(entry).deployments
+    }
 
 
 def _complete(name: str, model: LoadedModel, entry: ModelEntry) -> LoadedModel | None:

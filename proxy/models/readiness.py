@@ -70,7 +70,7 @@ async def watch(
     while True:
         await check(catalog, registry, learn, recovery)
         unserved = _log_unserved(registry, unserved)
-        metrics.ready.set(registry.why_not_ready is None)
+        metrics.ready.set(registry.why_not_ready is None or registry.is_holding)
         await asyncio.sleep(CHECK_EVERY_S)
 
 
@@ -103,7 +103,7 @@ async def refresh(catalog: Catalog, registry: Registry, learn: Learn) -> None:
     """Checks Triton once, and logs each change of its state. learn: gets each model's card when the
     models have changed.
     """
-    before = registry.why_not_ready
+    before, loaded = registry.why_not_ready, None
     try:
         loaded = await catalog.load()
         is_news = registry.serve(loaded)
@@ -114,7 +114,7 @@ async def refresh(catalog: Catalog, registry: Registry, learn: Learn) -> None:
                 reason=str(error),
                 advice="look at the reason, and at Triton's log; the proxy tries again by itself",
             )
-        registry.suspend(error)
+        registry.suspend(error, has_endpoints=loaded is not None)
     else:
         registry.away = registry.unserved()
         if is_news:

@@ -20,7 +20,13 @@ from proxy.domain.errors import ModelUnavailable, UnknownModel, model_not_allowe
 from proxy.domain.model import LoadedModel, ModelCard, ModelFacts
 from proxy.domain.request_limits import RequestLimits
 from proxy.models.deployments import DeploymentPlan
-from proxy.models.public_models import CardDefaults, Models, PublicModel, public_models
+from proxy.models.public_models import (
+    CardDefaults,
+    Models,
+    PublicModel,
+    claimed,
+    public_models,
+)
 from proxy.triton.catalog import NOTHING_SERVED
 
 LONGEST_COMPARED, MOST_COMPARED = 64, 16  # an unknown name, with so many known ones
@@ -46,7 +52,8 @@ class Registry:
     whether an endpoint serves a card's build now. rows: requests that its endpoints run at once.
     loaded: what all Tritons have, also where no deployment names it. models: those that are served;
     replaced as a whole. epoch: how often the models changed or Triton came back. away: the models
-    that no endpoint served at the last check.
+    that no endpoint served at the last check. holds: requests of a model that models.yaml names,
+    and that no endpoint serves any more, are let through to wait for one.
     """
 
     def __init__(
@@ -57,9 +64,11 @@ class Registry:
         callers_control_tokens: str = "plain",
         is_available: Callable[[ModelCard], bool] = lambda card: True,
         rows: Callable[[ModelCard], int] = lambda card: card.facts.rows,
+        holds: bool = False,
     ) -> None:
         self._defaults = CardDefaults(limits or RequestLimits(), callers_control_tokens)
         self._is_available = is_available
+        self._holds, self._has_endpoints = holds, False
         self.rows = rows
         self.why_not_ready: NotReady | None = NotReady("", "Triton has not been reached yet")
         self.epoch = 0
@@ -72,6 +81,12 @@ class Registry:
         Returns whether the models have changed, or Triton has come back, since the last call.
         Raises NotReady: the limits of one of the models cannot be enforced.
         """
+        self._has_endpoints = True
+        loaded = [*loaded]
+        if self._holds:
+            there = {(one.pool, one.name) for one in loaded}
+            gone = [one for one in self.loaded if (one.pool, one.name) not in there]
+            loaded += [one for one in gone if (one.pool, one.name) in self._claimed]
         found = sorted(loaded, key=lambda one: (one.name, one.pool, -one.facts.created))
         if found == self.loaded and self.why_not_ready is None:
             return False
@@ -109,10 +124,33 @@ class Registry:
             id(card.loaded): card.facts.rows for card in self.every_card() if card.facts.says_rows
         }
         self.plans: Mapping[str, DeploymentPlan] = {name: found[name].plan for name in policy}
+        self._claimed = claimed(policy)
+        self._queues = {f"{card.pool}/{card.triton_model}" for card in self.every_card()}
 
-    def suspend(self, reason: NotReady) -> None:
-        """Stops serving: Triton is unavailable, or its models do not fit the contract."""
-        self.why_not_ready = reason
+    def suspend(self, reason: NotReady, *, has_endpoints: bool = True) -> None:
+        """Stops serving: no endpoint is ready, or their models do not fit the contract."""
+        self.why_not_ready, self._has_endpoints = reason, has_endpoints
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether no endpoint is ready, and requests wait for one."""
+        return self._holds and not self._has_endpoints and bool(self.models)
+
+    def is_held(self, card: ModelCard) -> bool:
+        """Whether requests for this model wait for an endpoint that serves it. If the first one has
+        just come, they need not wait.
+        """
+        is_away = self.why_not_ready is None and not self._is_available(card)
+        return self.is_holding or (self._holds and is_away)
+
+    def holds_queue(self, queue: str) -> bool:
+        """Whether requests of this queue `pool/Triton model` wait while no endpoint serves it."""
+        return self._holds and queue in self._queues
+
+    def check_admits(self, card: ModelCard) -> None:
+        """Raises as `check_available`, unless requests for the model wait for an endpoint."""
+        if not self.is_held(card):
+            self.check_available(card)
 
     def check_available(self, card: ModelCard) -> None:
         """Raises ModelUnavailable: Triton is not ready, or no endpoint serves the model."""
@@ -246,6 +284,10 @@ class Registry:
         """The models that are known and that no endpoint serves now; without their adapters."""
         return tuple(one.names[0] for one in self.own_models if not self.can_serve(one))
 
+    def unseen(self) -> set[tuple[str, str]]:
+        """Pool and Triton model of deployments in models.yaml that nothing is known of."""
+        return self._claimed - {(one.pool, one.name) for one in self.loaded}
+
     def internal_models(self) -> frozenset[str]:
         """Triton models that only the proxy itself may call: the ensembles of every deployment and
         build, and their parts. Whoever called the engine or the tokenizer directly would pass by
@@ -290,4 +332,9 @@ class ModelInfo:
         cards = self._registry.every_card()
         for place in sorted({(one.name, one.pool, one.triton_model) for one in cards}):
             family.add_metric(place, 1)
+        yield family
+        text = "1 for each Triton model that models.yaml names and no endpoint has served yet"
+        family = GaugeMetricFamily("proxy_model_unseen", text, labels=("pool", "triton_model"))
+        for pool, model in sorted(self._registry.unseen()):
+            family.add_metric((pool, model), 1)
         yield family

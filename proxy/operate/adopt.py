@@ -40,6 +40,19 @@ OURS = frozenset({"limits", "deadline", "receipt", "resume", "queue_time", "engi
     "prompt_blocks",
     "plain_spans",
 }
+SEES = "if the model reads them and its chat template has a place for them"
+SEES_NOT = {
+    Kind.OWN: "its engine reads none",
+    Kind.VLLM: "this version of the backend has no input `image`",
+    Kind.CPP: "the ensemble takes a text",
+    Kind.TEXT: "a mapping names one text",
+    Kind.EMBEDDING: "it embeds texts",
+}
+# TensorRT-LLM pull request 18381
+OWN_TEMPLATE = (
+    "with its `image_url` the model applies a chat template itself to one question, which a chat "
+    "that is rendered here is not: serve it with vLLM to have both"
+)
 PROMPTS = ("prompt", "text_input", "PROMPT", "INPUT0", "input")
 
 
@@ -85,11 +98,22 @@ def _described(found: Found) -> Iterator[str]:
     if model.facts.kind is not Kind.TEXT:
         yield f"can {', '.join(sorted(model.capabilities - OURS))}"
         yield f"cannot {', '.join(sorted(CAPABILITIES - OURS - model.capabilities)) or 'nothing'}"
+    yield f"images: {_images(model)}"
     if (reason := of_checkpoint(model.facts)[1]) is not None:
         yield f"its response template is not in use: {reason}"
     yield from found.notes
     if model.facts.adopted is not None and model.facts.pooling is None:
         yield "with a tokenizer in models.yaml: chats, exact counts of prompts, limits on them"
+
+
+def _images(model: LoadedModel) -> str:
+    kind, adopted = model.facts.kind, model.facts.adopted
+    if "images" in model.capabilities:
+        return f"yes, {SEES}"
+    if kind is Kind.LLMAPI and adopted is not None:
+        has_input = "image_url" in adopted.inputs
+        return f"no: {OWN_TEMPLATE if has_input else 'this version has no input `image_url`'}"
+    return f"no: {SEES_NOT[kind]}"
 
 
 def entries(settings: Settings, tokenizer: Path | None, model: str | None) -> str:

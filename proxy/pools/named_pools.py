@@ -99,4 +99,6 @@ def _options(
         metrics_port=entry.metrics_port,
         policy=Policy(entry.routing),
         most_ejected=entry.max_ejected_percent / 100,
+        probe_every_s=settings.probe_every_s,
+        probe_timeout_s=settings.probe_timeout_s,
     )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Any
 
 import httpx
 import structlog
@@ -21,7 +22,7 @@ from proxy.domain.endpoints import (
     EndpointStatus,
 )
 from proxy.domain.engine import NotReady
-from proxy.domain.errors import EndpointDrains, ProxyError, RateLimited
+from proxy.domain.errors import EndpointDrains, ModelUnavailable, ProxyError, RateLimited
 from proxy.domain.interrupt import Interrupt
 from proxy.domain.model import LoadedModel, ModelFacts
 from proxy.pools.breaker import CircuitBreaker, Clock
@@ -45,6 +46,8 @@ CHECKS_PER_RELOAD = 60  # behind a load balancer the next check may reach anothe
 LEAVES_AFTER_S = 3600.0  # an endpoint that left closes when its streams have ended, or then
 NOT_REACHED = NotReady("it has not been reached yet")
 LOST = NotReady("a stream lost its connection to it")
+SILENT = "The model server did not answer. Send the request again."
+DRAINS = "The server of this answer is being drained. Send it again."
 UNTRIED = NotReady("its first generation has not ended", "the first generation has not ended")
 BLOCKS_EVERY_S = 0.5
 BLOCKS_AT_ONCE = 2_048  # of reports, in one turn of the event loop
@@ -58,10 +61,14 @@ class Served(Candidate):
     """One model on one endpoint. load: what its engine reported last.
 
     why_not_ready: None once a short generation has ended since the endpoint became ready, so that
-    no caller's request is the first to prefill and decode there. trial: that generation.
+    no caller's request is the first to prefill and decode there. trial: that generation, or a later
+    probe. answered_at: when a token came last.
     """
 
-    __slots__ = ("_again_s", "_due", "endpoint", "load", "model", "trial", "why_not_ready")
+    __slots__ = (
+        *("_again_s", "_due", "_probed_at", "answered_at", "endpoint", "load", "model", "trial"),
+        "why_not_ready",
+    )
 
     def __init__(self, endpoint: Endpoint, model: LoadedModel) -> None:
         super().__init__(endpoint.name, bit=endpoint.bit, rows=model.facts.rows)
@@ -69,6 +76,7 @@ class Served(Candidate):
         self.model = model
         self.load = UNKNOWN
         self.trial: asyncio.Task[None] | None = None
+        self.answered_at = self._probed_at = float("-inf")
         self.forget_trial()
 
     def forget_trial(self) -> None:
@@ -90,10 +98,31 @@ class Served(Candidate):
 
     async def _try(self) -> None:
         failure = await _trial_failure(self.endpoint.connection, self.model)
+        self._probed_at = self.endpoint.clock()
         if failure is not None:
             self._due = self.endpoint.clock() + self._again_s
             self._again_s = min(2 * self._again_s, MOST_TRIED_AGAIN_S)
         self.endpoint.note_trial(self, failure)
+
+    def begin_probe(self, now_s: float, every_s: float, within_s: float) -> None:
+        """Unless it has answered just before."""
+        is_due = now_s - max(self.answered_at, self._probed_at) >= every_s
+        if is_due and self.why_not_ready is None and (self.trial is None or self.trial.done()):
+            self._probed_at = now_s
+            self.trial = asyncio.create_task(self._probe(now_s, within_s))
+
+    async def _probe(self, began_s: float, within_s: float) -> None:
+        try:
+            generating = _trial_failure(self.endpoint.connection, self.model)
+            failure = await asyncio.wait_for(generating, within_s)
+        except asyncio.TimeoutError:
+            failure = NotReady(
+                f"the model {self.model.name!r} generated nothing within {within_s:g} s",
+                "a model does not generate",
+            )
+        if failure is not None and self.answered_at < began_s:
+            self._due, self._again_s = self.endpoint.clock() + TRIED_AGAIN_S, TRIED_AGAIN_S
+            self.endpoint.note_dead(self, failure)
 
 
 async def _trial_failure(connection: TritonConnection, model: LoadedModel) -> NotReady | None:
@@ -119,8 +148,7 @@ class Endpoint:
     bit: of the pool's prefix index. served: by Triton's name of the model; kept while the endpoint
     is not ready. ready_names: of all that is ready there, other projects' models, too. is_leaving:
     its source no longer names it. is_drained: an operator decided so. gone: set when it has left.
-    checked: set after each check. movable: streams that another endpoint of their build can
-    continue.
+    checked: set after each check. interrupts: of the streams here, with the build of each.
     """
 
     def __init__(
@@ -148,7 +176,7 @@ class Endpoint:
         self.gone = asyncio.Event()
         self.checked = asyncio.Event()
         self._look_now = asyncio.Event()
-        self.movable: dict[Interrupt, ModelFacts] = {}
+        self.interrupts: dict[Interrupt, ModelFacts] = {}
         self._was_loaded = False  # since the last check: a model, perhaps under the same version
         self.clock = clock
         self._lost_at = float("-inf")
@@ -349,8 +377,35 @@ class Endpoint:
             self._log_ready()
             self.pool.note_change()
         if self.why_not_ready is None:
+            now_s, probe_every_s = self.clock(), self.pool.probe_every_s
             for one in self.served.values():
-                one.begin_trial(self.clock())
+                one.begin_trial(now_s)
+                if probe_every_s is not None:
+                    one.begin_probe(now_s, probe_every_s, self.pool.probe_timeout_s)
+
+    def note_dead(self, probed: Served, failure: NotReady) -> None:
+        """Triton says that it is ready, and the model there answers nobody: its streams move."""
+
+        def is_dead(_: Interrupt) -> ModelUnavailable:
+            return ModelUnavailable(SILENT, detail=str(failure))
+
+        self.note_trial(probed, failure)
+        self.pool.note_change()
+        self.pool.run(self.interrupt(probed.model.facts, is_dead))
+
+    async def interrupt(
+        self, facts: ModelFacts, error_of: Callable[[Interrupt], ModelUnavailable | None]
+    ) -> None:
+        """Those streams of the build for which there is an error."""
+        fired = 0
+        for interrupt, own in list(self.interrupts.items()):
+            error = error_of(interrupt) if own is facts and interrupt.error is None else None
+            if error is not None:
+                error.endpoint = self.name
+                interrupt.fire(error)
+                fired += 1
+                if fired % AT_ONCE == 0:
+                    await asyncio.sleep(0)
 
     def note_trial(self, tried: Served, failure: NotReady | None) -> None:
         before, tried.why_not_ready = tried.why_not_ready, failure
@@ -479,6 +534,7 @@ class PoolOptions:
     """connect: to an endpoint. most_ejected: the share of endpoints that may be ejected at once.
 
     metrics_port: of endpoints whose address names none; None: their load is not read.
+    probe_every_s: after so long without a token a model is asked for some; None: never.
     """
 
     name: str
@@ -487,6 +543,8 @@ class PoolOptions:
     metrics_port: int | None = None
     policy: Policy = Policy.PREFIX
     most_ejected: float = MOST_SHARE
+    probe_every_s: float | None = None
+    probe_timeout_s: float = 10.0
 
 
 class Pool:
@@ -504,6 +562,7 @@ class Pool:
     ) -> None:
         self.name = options.name
         self.metrics_port = options.metrics_port
+        self.probe_every_s, self.probe_timeout_s = options.probe_every_s, options.probe_timeout_s
         self.chooser = Chooser(options.policy, clock=clock, random=random)
         self.endpoints: dict[str, Endpoint] = {}
         self.ejected: set[str] = set()  # those whose breaker is not closed
@@ -637,7 +696,11 @@ class Pool:
         self.endpoints[endpoint.name] = endpoint
         logger.info("endpoint found", pool=self.name, endpoint=endpoint.name)
         endpoint.set_drained(endpoint.name in self._decisions.drained)
-        task = asyncio.create_task(endpoint.run())
+        self.run(endpoint.run())
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Beside all else, until the pool ends."""
+        task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
@@ -690,13 +753,10 @@ class Pool:
 
     async def _move(self, endpoint: Endpoint) -> None:
         """Interrupts the streams that another endpoint can continue now: this one drains."""
-        fired = 0
-        for interrupt, facts in list(endpoint.movable.items()):
-            if interrupt.error is not None or self.variant(facts) is None:
-                continue
-            error = EndpointDrains("The server of this answer is being drained. Send it again.")
-            error.endpoint = endpoint.name
-            interrupt.fire(error)
-            fired += 1
-            if fired % AT_ONCE == 0:
-                await asyncio.sleep(0)
+
+        def drains(interrupt: Interrupt) -> EndpointDrains | None:
+            return EndpointDrains(DRAINS) if interrupt.can_move else None
+
+        for facts in {id(own): own for own in endpoint.interrupts.values()}.values():
+            if self.variant(facts) is not None:
+                await endpoint.interrupt(facts, drains)

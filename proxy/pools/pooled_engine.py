@@ -59,6 +59,7 @@ class PooledEngine:
     async def generate(self, request: EngineRequest) -> AsyncGenerator[TokenDelta, None]:
         """See domain.engine.Engine. A ModelUnavailable names the endpoint that was lost."""
         route, clock, stage = self._routed(request), self._pools.clock, request.stage
+        candidate = route.candidate
         outcome, tokens, seen, look, counted = Outcome.LEFT, 0, 0, FIRST_LOOK, 0
         asked, waited_s = clock(), 0.0
         try:
@@ -84,7 +85,7 @@ class PooledEngine:
                     finally:  # after the token has left, also if it was the last one
                         if delta.prompt_blocks:
                             route.name_blocks(delta)
-                    asked = clock()
+                    asked = candidate.answered_at = clock()
         except DeadlineExceeded:  # the endpoint may have said nothing at all
             raise
         except ProxyError as error:
@@ -167,7 +168,6 @@ class Route:
 
     __slots__ = (
         "_blocks",
-        "_candidate",
         "_endpoint",
         "_estimates",
         "_has_plain_start",
@@ -180,6 +180,7 @@ class Route:
         "_round",
         "_seen_prompt_tokens",
         "cached_tokens",
+        "candidate",
         "engine",
         "place",
     )
@@ -199,7 +200,7 @@ class Route:
         self.place = Place(pool.name, endpoint.name)
         self.cached_tokens = round(choice.cached_tokens)
         self._blocks = routed.blocks
-        self._candidate = candidate
+        self.candidate = candidate
         self._peers = peers
         self._is_slow = False
         # nothing else takes time before its first token, such as the compilation of a guide
@@ -218,30 +219,31 @@ class Route:
         candidate.tokens += self._prompt_tokens + self._output_tokens
         if request.interrupt is not None:
             request.interrupt.endpoint = endpoint.name
-            endpoint.movable[request.interrupt] = request.model.facts
+            facts = request.model.loaded or request.model.facts
+            endpoint.interrupts[request.interrupt] = facts
 
     def began(self, prompt_tokens: int, cached_tokens: int, waited_s: float) -> None:
         """The first token came. cached_tokens: of the prompt, which cost the engine nothing."""
         computed = max(0, prompt_tokens - cached_tokens)
-        self._candidate.tokens += computed - self._prompt_tokens
+        self.candidate.tokens += computed - self._prompt_tokens
         self._seen_prompt_tokens, self._prompt_tokens = prompt_tokens, computed
         self._answered()
         if self._has_plain_start:
             first_s = waited_s * SHORT_PROMPT / (SHORT_PROMPT + computed)
-            others = [one.speed.first_token for one in self._peers if one is not self._candidate]
-            self._measure(self._candidate.speed.first_token, first_s, others)
+            others = [one.speed.first_token for one in self._peers if one is not self.candidate]
+            self._measure(self.candidate.speed.first_token, first_s, others)
 
     def name_blocks(self, first: TokenDelta) -> None:
         """The engine's blocks of the prompt came with its first token, see PrefixIndex.name."""
         request = self._request
         is_whole = request.prompt_limit is None and (request.text is None or not request.token_ids)
         if self._blocks is not None and is_whole:
-            self._pool.chooser.prefixes.name(self._candidate.bit, self._blocks, first)
+            self._pool.chooser.prefixes.name(self.candidate.bit, self._blocks, first)
 
     def paced(self, token_s: float) -> None:
         """The mean wait for a token since the last call."""
-        others = [one.speed.each_token for one in self._peers if one is not self._candidate]
-        self._measure(self._candidate.speed.each_token, token_s, others)
+        others = [one.speed.each_token for one in self._peers if one is not self.candidate]
+        self._measure(self.candidate.speed.each_token, token_s, others)
 
     def failed(self, error: ProxyError) -> Outcome:
         """Marks a lost endpoint, and names it in the error."""
@@ -268,7 +270,7 @@ class Route:
         """A time of this endpoint, which gets fewer streams if it is slow, and none if it is far
         slower than the others.
         """
-        candidate, speed, breaker = self._candidate, self._candidate.speed, self._endpoint.breaker
+        candidate, speed, breaker = self.candidate, self.candidate.speed, self._endpoint.breaker
         is_outlier = measure.add(newest_s, others)
         if not breaker.is_closed:
             return
@@ -285,7 +287,7 @@ class Route:
 
     def end(self, tokens: int | None = None) -> None:
         """tokens: of a stream that ended by itself, from which the estimates learn."""
-        candidate = self._candidate
+        candidate = self.candidate
         if self._round is not None:
             self._endpoint.breaker.abandoned(self._round)
         candidate.streams -= 1
@@ -295,7 +297,7 @@ class Route:
         if self._blocks is not None and not self._seen_prompt_tokens:
             self._pool.chooser.prefixes.withdraw(candidate.bit, self._blocks)
         if self._request.interrupt is not None:
-            self._endpoint.movable.pop(self._request.interrupt, None)
+            self._endpoint.interrupts.pop(self._request.interrupt, None)
         if tokens is not None:
             text = self._request.text
             self._estimates.observe(

@@ -120,7 +120,8 @@ class QueueCapacities:
     for what the engines report.
 
     spare: streams beyond its rows that each engine gets; None for `usual_spare`. rows: of an engine
-    by its facts, where it or models.yaml says them.
+    by its facts, where it or models.yaml says them. holds: whether requests of a queue wait while
+    no endpoint serves it.
     """
 
     def __init__(
@@ -131,6 +132,7 @@ class QueueCapacities:
         spare: int | None = None,
         share: Share = lambda streams: streams,
         rows: Rows = lambda facts: facts.rows if facts.says_rows else None,
+        holds: Callable[[str], bool] = lambda queue: False,
         clock: Clock = time.monotonic,
     ) -> None:
         self._pools = pools
@@ -138,6 +140,7 @@ class QueueCapacities:
         self._spare = spare
         self._share = share
         self._rows = rows
+        self._holds = holds
         self._queues: dict[str, QueueRooms] = {}
         self._clock = clock
         self._looked_at = float("-inf")
@@ -152,7 +155,9 @@ class QueueCapacities:
         await background.end(self._tasks)
 
     async def update(self) -> None:
-        """Sees what has changed. A queue without a ready endpoint keeps the capacity it had."""
+        """Sees what has changed. A queue without a ready endpoint keeps the capacity it had, or has
+        none where its requests are held.
+        """
         is_due = self._clock() - self._looked_at >= EVERY_S
         states: dict[str, QueueState] = {}
         if is_due:
@@ -161,6 +166,9 @@ class QueueCapacities:
         gone = set(self._queues)
         for pool in self._pools.pools.values():
             for queue, served in served_by_queue(pool).items():
+                if not served and self._holds(queue):
+                    gone.add(queue)
+                    continue
                 gone.discard(queue)
                 if not served:
                     continue
@@ -179,8 +187,12 @@ class QueueCapacities:
                     self._scheduler.set_capacity(queue, rooms.sent[0], spare=rooms.sent[1])
             await asyncio.sleep(0)  # other tasks run between two pools: each has up to 1,000
         for queue in gone:
-            del self._queues[queue]
-            self._scheduler.set_capacity(queue, None)
+            if not self._holds(queue):
+                del self._queues[queue]
+                self._scheduler.set_capacity(queue, None)
+            elif (rooms := self._queues.setdefault(queue, QueueRooms())).sent != (0, 0):
+                rooms.sent = (0, 0)
+                self._scheduler.set_capacity(queue, 0)
 
     async def _follow(self) -> None:
         changed = self._pools.changed

@@ -122,8 +122,9 @@ class Running:
 
 
 class FairQueue:
-    """capacity: how many streams may run; None without bound. rows: how many of these the engine
-    runs at once, while the others wait in it. Times are seconds of the clock.
+    """capacity: how many streams may run; None without bound; 0 while no endpoint serves the model,
+    when streams are held for other times and within other bounds. rows: how many of these the
+    engine runs at once, while the others wait in it. Times are seconds of the clock.
     """
 
     def __init__(self, settings: Scheduling, clock: Clock) -> None:
@@ -134,6 +135,7 @@ class FairQueue:
         self._running = Running()
         self._rate = ServiceRate(clock())
         self._entered = 0
+        self._woke_at = -math.inf
         self.capacity: int | None = None
         self.rows: int | None = None
 
@@ -154,7 +156,9 @@ class FairQueue:
         now = stream.entered_at = self._clock()
         self._entered += 1
         stream.number = -self._entered if stream.ticket.has_begun else self._entered
-        if self._has_free_row():
+        if self.capacity == 0:
+            self._wait(stream, now)
+        elif self._has_free_row():
             self._classes.begin(stream)
             self._begin(stream, now, has_row=True)
         elif (victim := self._victim_for(stream)) is not None:
@@ -177,12 +181,24 @@ class FairQueue:
             self._refund(stream)
             self._end(stream)
 
-    def expire(self, stream: Stream) -> None:
-        """Refuses a stream that still waits: its patience is over."""
-        if stream.state is State.WAITING:
-            error = self._impatient(stream.ticket, self._clock())
-            self._stop_waiting(stream)
-            stream.refused(error)
+    def expire(self, stream: Stream) -> float:
+        """Refuses a stream that still waits: its patience is over. Returns for how long it may wait
+        on, where endpoints came or went meanwhile.
+        """
+        if stream.state is not State.WAITING:
+            return 0.0
+        now, settings = self._clock(), self._settings
+        if stream.ticket.patience_s is None:
+            until = self._woke_at + settings.queue_timeout_s
+            if self.capacity == 0:
+                until = stream.entered_at + settings.hold_timeout_s
+            stream.deadline = max(stream.deadline, until)
+        if stream.deadline > now:
+            return stream.deadline - now
+        error = self._impatient(stream.ticket, now)
+        self._stop_waiting(stream)
+        stream.refused(error)
+        return 0.0
 
     def release(self, stream: Stream) -> None:
         """It has ended, and is charged."""
@@ -231,10 +247,15 @@ class FairQueue:
 
     def set_capacity(self, streams: int | None, spare: int = 0) -> None:
         """spare: how many of the streams wait in the engine."""
+        settings = self._settings
+        if self.capacity == 0 != streams:
+            self._woke_at = self._clock()
         self.capacity = streams
         self.rows = None if streams is None else max(streams - spare, min(streams, 1))
-        places = self._settings.queue_length
+        places = settings.queue_length
         self._places.most = PLACES_A_STREAM * (streams or 0) if places is None else places
+        if settings.hold_timeout_s:  # those that were held keep their places
+            self._places.most = max(self._places.most, settings.held_requests)
         self._fill(self._clock())
 
     def state(self, name: str, tenants: int) -> QueueState:
@@ -287,6 +308,8 @@ class FairQueue:
     def _victim_for(self, stream: Stream) -> Stream | None:
         """The stream that makes room for this one, if it is the next of its tenant."""
         ticket = stream.ticket
+        if self.capacity == 0:
+            return None
         victim = self._running.newest_below(ticket.priority)
         if victim is not None:
             return victim
@@ -346,18 +369,24 @@ class FairQueue:
         stream.moved(self._standing(stream, above, nth, now))
 
     def _patience_s(self, ticket: Ticket) -> float:
-        longest_s = self._settings.queue_timeout_s
+        settings = self._settings
+        longest_s = settings.hold_timeout_s if self.capacity == 0 else settings.queue_timeout_s
         return longest_s if ticket.patience_s is None else min(ticket.patience_s, longest_s)
 
     def _make_room(self, ticket: Ticket, now: float) -> None:
-        if self._places.has_place(ticket.tenant, now):
-            return
-        displaced = self._places.displaced_by(ticket)
+        displaced: list[Stream] | None = []
+        if self.capacity == 0:
+            most_bytes = int(self._settings.held_mb * 1_000_000)
+            displaced = self._places.displaced_for_bytes(ticket, most_bytes)
+        if displaced == [] and not self._places.has_place(ticket.tenant, now):
+            one = self._places.displaced_by(ticket)
+            displaced = None if one is None else [one]
         if displaced is None:
             raise self._no_place(ticket, now)
-        error = self._displaced(displaced.ticket, now)
-        self._stop_waiting(displaced)
-        displaced.refused(error)
+        for each in displaced:
+            error = self._displaced(each.ticket, now)
+            self._stop_waiting(each)
+            each.refused(error)
 
     def _stop_waiting(self, stream: Stream) -> None:
         self._classes.leave(stream, self._clock())
@@ -405,12 +434,13 @@ class FairQueue:
             self._begin(stream, now, has_row=has_row)
 
     def _no_place(self, ticket: Ticket, now: float) -> RefusedByQueue:
-        return RefusedByQueue(
-            Refusal.FULL,
+        message = (
             f"The queue of this model has room for {self._places.most} requests, and all places "
-            "are taken.",
-            self._place_s(ticket, now),
+            "are taken."
         )
+        if self.capacity == 0:
+            message = "No server of this model is ready, and no more requests can wait for one."
+        return RefusedByQueue(Refusal.FULL, message, self._place_s(ticket, now))
 
     def _displaced(self, ticket: Ticket, now: float) -> RefusedByQueue:
         """ticket: of a stream that waited, and had to give its place to another one."""
@@ -426,10 +456,13 @@ class FairQueue:
         wait now, and one more, have ended.
         """
         wait_s = self._rate.surely_s(self._classes.waiting + 1, self.capacity or 1, now)
+        lacks, wanted = "No row of this model is free", "a row"
+        if self.capacity == 0:
+            lacks, wanted = "No server of this model is ready", "a server"
         if ticket.patience_s is not None and ticket.patience_s <= 0:
-            message = "No row of this model is free, and the request may not wait."
+            message = f"{lacks}, and the request may not wait."
             return RefusedByQueue(Refusal.NO_WAIT, message, wait_s)
-        message = "The request waited for a row of this model as long as it may."
+        message = f"The request waited for {wanted} of this model as long as it may."
         return RefusedByQueue(Refusal.TIMEOUT, message, wait_s)
 
     def _place_s(self, ticket: Ticket, now: float) -> float:

@@ -145,7 +145,16 @@ class InProcessScheduler:
 class LocalPermit(Stream):
     """Implements domain.scheduling.Permit."""
 
-    __slots__ = ("_before", "_moved", "_preempted", "_queue", "_scheduler", "_tokens", "_turn")
+    __slots__ = (
+        "_before",
+        "_moved",
+        "_preempted",
+        "_queue",
+        "_scheduler",
+        "_timer",
+        "_tokens",
+        "_turn",
+    )
 
     def __init__(
         self,
@@ -161,6 +170,7 @@ class LocalPermit(Stream):
         self._moved = moved
         self._preempted = preempted
         self._turn: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._tokens: Callable[[], int] | None = None
         self._before = 0
 
@@ -168,10 +178,9 @@ class LocalPermit(Stream):
         """Returns when a waiting stream may run. Raises RateLimited."""
         loop = asyncio.get_running_loop()
         turn = self._turn = loop.create_future()
-        timer = None
         if self.deadline < math.inf:
             wait_s = max(self.deadline - self._scheduler.clock(), 0)
-            timer = loop.call_later(wait_s, self._queue.expire, self)
+            self._timer = loop.call_later(wait_s, self._expire)
         try:
             await turn
         except asyncio.CancelledError:
@@ -179,8 +188,12 @@ class LocalPermit(Stream):
                 turn.exception()  # a refusal in the same turn of the event loop
             raise
         finally:
-            if timer is not None:
-                timer.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def _expire(self) -> None:
+        if left_s := self._queue.expire(self):
+            self._timer = asyncio.get_running_loop().call_later(left_s, self._expire)
 
     def see_prompt(self, uncached_tokens: int) -> None:
         if self.state is State.RUNNING:

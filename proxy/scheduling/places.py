@@ -48,13 +48,13 @@ class Promises:
 
 
 class TenantPlaces:
-    """streams: by priority, in the order in which they came."""
+    """streams: by priority, in the order in which they came. bytes: of their prompts."""
 
-    __slots__ = ("promises", "streams", "taken")
+    __slots__ = ("bytes", "promises", "streams", "taken")
 
     def __init__(self) -> None:
         self.streams: dict[int, OrderedDict[Stream, None]] = {}
-        self.taken = 0
+        self.taken = self.bytes = 0
         self.promises = Promises()
 
     def newest(self) -> Stream:
@@ -69,13 +69,13 @@ class Places:
     without it, callers that never waited would take them. At most half of the places are kept, so
     callers that do not return cannot empty the queue.
 
-    most: places. taken: by all tenants. `_sizes` has the tenants by how many places they have, so
-    that the one with the most is found at once.
+    most: places. taken, bytes: by all tenants. `_sizes` has the tenants by how many places they
+    have, so that the one with the most is found at once.
     """
 
     def __init__(self) -> None:
         self.most = 0
-        self.taken = 0
+        self.taken = self.bytes = 0
         self._tenants: dict[str, TenantPlaces] = {}
         self._sizes: dict[int, OrderedDict[str, None]] = {}
         self._largest = 0  # places of the tenant with the most
@@ -108,6 +108,28 @@ class Places:
             return own.newest()
         return None
 
+    def displaced_for_bytes(self, ticket: Ticket, most: int) -> list[Stream] | None:
+        """The streams that give their places to this one, so that all prompts have at most so many
+        bytes: the newest of the tenant with the most, which then still has no fewer than this
+        one's. None if this one must be refused. Looks at every tenant only where there is no room.
+        """
+        excess = self.bytes + ticket.prompt_bytes - most
+        if excess <= 0:
+            return []
+        heaviest = max(self._tenants.values(), key=lambda one: one.bytes, default=None)
+        own = self._tenants.get(ticket.tenant)
+        needed = ticket.prompt_bytes + (0 if own is None else own.bytes)
+        if heaviest is None or heaviest is own or heaviest.bytes - excess < needed:
+            return None
+        found: list[Stream] = []
+        for priority in sorted(heaviest.streams):
+            for stream in reversed(heaviest.streams[priority]):
+                if excess <= 0:
+                    return found
+                found.append(stream)
+                excess -= stream.ticket.prompt_bytes
+        return found
+
     def promised(self, tenant: str, now: float) -> int:
         """How many of the tenant's streams were asked to return, and have not yet."""
         places = self._tenants.get(tenant)
@@ -130,7 +152,7 @@ class Places:
         places.streams.setdefault(ticket.priority, OrderedDict())[stream] = None
         places.promises.keep(now)
         self._promises.keep(now)
-        self._resize(ticket.tenant, places, 1)
+        self._resize(ticket.tenant, places, 1, ticket.prompt_bytes)
 
     def remove(self, stream: Stream) -> None:
         ticket = stream.ticket
@@ -139,7 +161,7 @@ class Places:
         del of_class[stream]
         if not of_class:
             del places.streams[ticket.priority]
-        self._resize(ticket.tenant, places, -1)
+        self._resize(ticket.tenant, places, -1, -ticket.prompt_bytes)
         if not places.taken:
             del self._tenants[ticket.tenant]
 
@@ -148,7 +170,9 @@ class Places:
         places = self._tenants.get(tenant)
         return (0 if places is None else places.taken) + 1 < self._largest
 
-    def _resize(self, tenant: str, places: TenantPlaces, by: int) -> None:
+    def _resize(self, tenant: str, places: TenantPlaces, by: int, prompt_bytes: int) -> None:
+        places.bytes += prompt_bytes
+        self.bytes += prompt_bytes
         if places.taken:
             same = self._sizes[places.taken]
             del same[tenant]

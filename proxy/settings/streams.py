@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from proxy.settings.group import Group, Seconds
 
@@ -33,6 +33,26 @@ class Scheduling(Group):
     """Streams beyond its rows that an engine gets, so that no row is idle between two. Without it:
     from one for each eight rows up to one for each four, and two, as long as rows are found idle.
     Set 0 where a stream must not wait in the engine."""
+    hold_timeout_s: WaitSeconds = 0.0
+    """How long a request waits in the queue for a model that no endpoint serves now, such as one
+    that was scaled to zero; then 429 `queue_full`. `REQUEST_TIMEOUT_S` counts this time, too. 0:
+    503 at once. Set it to the longest start of a Triton where something starts one when
+    requests wait."""
+    held_requests: Annotated[int, Field(ge=1, le=100_000)] = 1024
+    """Streams of one model that may wait so. In a full queue, a tenant with many gives a place to
+    one with fewer. Raise it where many callers come before a Triton has started."""
+    held_mb: Annotated[float, Field(gt=0, le=65_536)] = 64.0
+    """Size of the prompts and images that may wait so for one model. Raise it where prompts are
+    long."""
+
+    @model_validator(mode="after")
+    def _held_requests_queue(self) -> Scheduling:
+        if self.hold_timeout_s and self.scheduling == "none":
+            raise ValueError(
+                f"HOLD_TIMEOUT_S={self.hold_timeout_s:g} holds requests in the fair queue, which "
+                "SCHEDULING=none turns off: remove one of them"
+            )
+        return self
 
 
 class Continuation(Group):

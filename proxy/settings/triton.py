@@ -54,6 +54,14 @@ class TritonServer(Group):
     longer; one that stands still for 10 seconds begins again, twice at most. Raise it for
     large models and slow disks."""
 
+    probe_every_s: Seconds | None = None
+    """A model that has sent no token for so long is asked for some, at each endpoint: an engine can
+    be dead while its Triton says that it is ready. Without it: only when an endpoint becomes ready,
+    and after it lost a stream. Set it to how long a dead engine may go unnoticed, less the next."""
+    probe_timeout_s: Seconds = 10.0
+    """How long such an answer may take; after that the endpoint gets no streams of the model, and
+    those it has move to another one. Raise it for engines with long prefills."""
+
     @model_validator(mode="after")
     def _secret_is_long_and_plain(self) -> TritonServer:
         """It is part of an option of tritonserver and a header; the message does not show it."""

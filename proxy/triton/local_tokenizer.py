@@ -18,11 +18,15 @@ from build_engines.errors import BuildError
 from build_engines.json_files import read_object
 from build_engines.tokenizer_tables import added_marks, infilling, response_template, special_tokens
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import ErrorCode, InvalidRequest, unsupported
+from proxy.domain.errors import ErrorCode, InvalidRequest, ServiceError, unsupported
 from proxy.domain.model import ModelFacts
 from proxy.domain.request_limits import smaller
 from proxy.domain.tokenizer import AdmittedPrompt
 
+NO_SUCH_TEXT = (
+    "The model server was lost in the middle of this answer. It cannot be continued, because the "
+    "model takes text, and no text has exactly the tokens of the answer. Send the request again."
+)
 AT_ONCE = 4_096  # characters that are encoded on the event loop, in about a millisecond
 LONG_TOKEN = 16  # characters; few texts have longer ones on average
 CUT_TOKENS = 16  # that a cut can change
@@ -125,7 +129,7 @@ class LocalTokenizer:
         Raises:
             InvalidRequest: the prompt does not leave room in the context, or no text is the prompt.
         """
-        size = len(request.text or "") + len(request.token_ids or ())
+        size = len(request.text or "") + len(request.token_ids or ()) + len(request.said or "")
         if size <= AT_ONCE:
             return self._admitted(request)
         # the library lets other threads run while it encodes
@@ -162,6 +166,12 @@ class LocalTokenizer:
             )
         default = smaller(facts.default_max_tokens, request.token_cap)
         most = smaller(wanted or default, room) or room
+        if request.said is not None:
+            text += request.said
+            whole = self._ids(text)
+            most = max(most - (len(whole) - count), 1)
+            if request.generated and whole != [*ids, *request.generated]:
+                raise ServiceError(NO_SUCH_TEXT, code=ErrorCode.MODEL_UNAVAILABLE)
         return AdmittedPrompt(ids=tuple(ids), max_tokens=most), text
 
     def _check_start(self, text: str, context: int, longest: str) -> None:
@@ -241,9 +251,12 @@ async def as_text(request: EngineRequest) -> tuple[EngineRequest, int | None]:
     """
     adopted = request.model.facts.adopted
     if adopted is None or adopted.tokenizer is None:
-        if request.token_cap is None or request.max_tokens is not None:
-            return request, None
-        return replace(request, max_tokens=request.token_cap), None
+        most = request.max_tokens or request.token_cap
+        if request.said is not None:
+            text = (request.text or "") + request.said
+            most = None if most is None else max(most - request.said_tokens, 1)
+            request = replace(request, text=text)
+        return replace(request, max_tokens=most), None
     tokenizer = local_tokenizer(adopted.tokenizer)
     if request.embeds is not None and request.prompt_cap is None:
         return request, None  # the engine counts, and takes ids

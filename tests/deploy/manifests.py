@@ -16,6 +16,11 @@ KUBERNETES = DOCKER / "kubernetes"
 VERSION = "1.33"
 OLDEST = "1.30"  # by docs/deployment.md
 OVERLAYS = ("single-node", "multi-node")
+# By the documentation of KEDA 2.22: its ScaledObject, and the scaler `prometheus`.
+SCALED = {"scaleTargetRef", "pollingInterval", "cooldownPeriod", "initialCooldownPeriod"} | {
+    *("idleReplicaCount", "minReplicaCount", "maxReplicaCount", "fallback", "advanced", "triggers")
+}
+PROMETHEUS_TRIGGER = {"serverAddress", "query", "threshold", "activationThreshold"}
 GROUP_SCHEMA = json.loads(Path(__file__).with_name("leaderworkerset.schema.json").read_text())
 
 
@@ -40,6 +45,13 @@ def validate(thing: dict[str, Any], version: str = VERSION) -> None:
     import jsonschema  # it takes seconds, in every process that collects tests
     import kubernetes_validate
 
+    if thing["kind"] == "ScaledObject":
+        assert thing["apiVersion"] == "keda.sh/v1alpha1"
+        assert thing["spec"].keys() <= SCALED
+        for trigger in thing["spec"]["triggers"]:
+            assert trigger["type"] == "prometheus"
+            assert trigger["metadata"].keys() <= PROMETHEUS_TRIGGER
+        return
     if thing["kind"] != "LeaderWorkerSet":
         kubernetes_validate.validate(thing, version, strict=True)
         return

@@ -10,11 +10,13 @@ import pytest
 
 from proxy.pools.discovery.kubernetes import KubernetesService
 from proxy.pools.discovery.source_url import parse
+from proxy.settings import Settings
 from proxy.telemetry.traces.configuration import TraceConfiguration
 from tests.deploy.manifests import KUBERNETES, OVERLAYS, pod_templates, rendered_with, validate
 from tests.deploy.places import MANIFESTS, documents
 
 COMPONENT, TRACING = KUBERNETES / "endpoints", KUBERNETES / "tracing"
+FROM_ZERO = KUBERNETES / "from-zero"
 
 kustomize = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl renders it")
 each_overlay = pytest.mark.parametrize("overlay", OVERLAYS)
@@ -130,3 +132,21 @@ def test_an_overlay_with_traces(overlay, tmp_path):
         validate(each)
     maps = [each["data"] for each in found if each["kind"] == "ConfigMap"]
     assert sum("OTEL_EXPORTER_OTLP_ENDPOINT" in data for data in maps) == 2
+
+
+@kustomize
+def test_triton_from_zero_has_one_autoscaler_and_the_proxies_hold_as_long_as_a_pod_starts(tmp_path):
+    found = rendered_with("single-node", "../from-zero", tmp_path)
+    [scaled] = [each for each in found if each["kind"] == "ScaledObject"]
+    others = [each["spec"]["scaleTargetRef"] for each in found if "Autoscaler" in each["kind"]]
+    target = scaled["spec"]["scaleTargetRef"]["name"]
+    assert target not in [each["name"] for each in others]
+    assert target in [each["metadata"]["name"] for each in found if each["kind"] == "Deployment"]
+    assert scaled["spec"]["minReplicaCount"] == 0
+    [data] = [each["data"] for each in found if "HOLD_TIMEOUT_S" in each.get("data", {})]
+    settings = {name: data[name] for name in ("HOLD_TIMEOUT_S", "REQUEST_TIMEOUT_S")}
+    made = Settings(**{name.lower(): value for name, value in settings.items()})
+    assert made.request_timeout_s >= made.hold_timeout_s + made.queue_timeout_s
+    for each in found:
+        if each is not scaled:
+            validate(each)

@@ -12,9 +12,11 @@ import pytest
 import yaml
 
 from build_engines import triton_models
+from build_engines.models_file import ModelEntry
 from proxy.domain import errors
 from proxy.domain.endpoints import EndpointState
 from proxy.domain.output import FinishReason
+from proxy.models.registry import ModelInfo, Registry
 from proxy.telemetry.endpoint_metrics import EndpointMetrics, Outcome
 from proxy.telemetry.metrics import Metrics
 from tests.contract import test_log_lines
@@ -73,6 +75,7 @@ def proxy_metrics() -> dict[str, set[str]]:
         names = metric._labelnames
         if names:
             metric.labels(*["x"] * len(names))
+    metrics.registry.register(ModelInfo(Registry({"m": ModelEntry()})))
     for family in metrics.registry.collect():
         for sample in family.samples:
             found.setdefault(sample.name, set()).update(sample.labels)
@@ -108,6 +111,9 @@ def expressions() -> Iterator[tuple[str, str]]:
             yield variable["name"], f"{asked[1]}{{{asked[2]}!=''}}"
     for rule in documents(DOCKER / "prometheus/adapter.yaml")[0]:
         yield rule["name"]["as"], rule["seriesQuery"]
+    [scaled] = documents(DOCKER / "kubernetes/from-zero/scaled-object.yaml")
+    for trigger in scaled["spec"]["triggers"]:
+        yield scaled["kind"], trigger["metadata"]["query"]
 
 
 def filled(query: str, interval: str = "1m") -> str:

@@ -93,7 +93,7 @@ def _of_the_proxy() -> Iterator[tuple[str, ...]]:
         name = each._name + ("_total" if each._type == "counter" else "")
         labels = ", ".join(f"`{label}`" for label in each._labelnames)
         yield f"`{name}`", each._type, labels, cell(each._documentation)
-    for family in ModelInfo(SimpleNamespace(every_card=list)).collect():
+    for family in ModelInfo(SimpleNamespace(every_card=list, unseen=set)).collect():
         labels = ", ".join(f"`{label}`" for label in family._labelnames)
         yield f"`{family.name}`", family.type, labels, cell(family.documentation)
 

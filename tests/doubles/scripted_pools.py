@@ -132,8 +132,12 @@ class PoolStand:
     """One pool of these Tritons behind the pooled ports. tritons: by address."""
 
     def __init__(
-        self, tritons: dict[str, ScriptedTriton], policy: str = "least_outstanding"
+        self,
+        tritons: dict[str, ScriptedTriton],
+        policy: str = "least_outstanding",
+        **given: object,
     ) -> None:
+        """given: of PoolOptions."""
         self.tritons = tritons
         self.source = GivenSource(*tritons)
         self.decisions, self.counter = DecisionsInMemory(), CountedPlaces()
@@ -142,6 +146,7 @@ class PoolStand:
             source=self.source,
             connect=lambda address: self.tritons[address.address],
             policy=Policy(policy),
+            **given,
         )
         self.pools = PoolSet(
             [options],

@@ -79,6 +79,7 @@ def headers_of(record: RequestRecord, now_s: float) -> dict[str, str]:
         headers["x-resends"] = str(record.resends)
     if record.continued:
         headers["x-continued"] = str(record.continued)
+        headers["x-continued-by"] = record.continued_by or "ids"
     if record.unenforced:
         headers["x-unenforced-keywords"] = ", ".join(record.unenforced)
     if record.priority is not None:  # a higher one goes first

@@ -2,12 +2,15 @@
 
 An engine with the capability `resume` continues exactly. For others the ids of the answer so far
 become the end of the prompt, which is exact as long as an engine keeps nothing else of an answer.
+A model of others takes text only: the text so far becomes the end of the prompt, which is exact if
+the text has these ids.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from proxy.domain.engine import EngineRequest
 from proxy.domain.output import FinishReason
@@ -15,6 +18,13 @@ from proxy.domain.request import Sampling
 from proxy.domain.request_limits import smaller
 
 SCRIPTED = "scripted"
+
+
+class By(str, Enum):
+    """What the next engine continues from. TEXT: its tokens may be others."""
+
+    IDS = "ids"
+    TEXT = "text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +62,13 @@ def obstacle(request: EngineRequest) -> Obstacle | None:
     """
     card, sampling = request.model, request.sampling
     if card.facts.adopted is not None:
-        return Obstacle("the model takes no token ids", is_final=True)
+        if (by := way_of(request)) is None:
+            is_off = card.facts.adopted.continues == "none"
+            reason = "the server is configured so" if is_off else "the model reports no token ids"
+            return Obstacle(reason, is_final=True)
+        if request.constraint is not None:
+            return Obstacle("the engine cannot restore the state of a guide", is_final=True)
+        return _obstacle_of_sampling(sampling) if by is By.IDS else None
     if "token_ids" not in card.capabilities:
         return Obstacle("the model does not report token ids", is_final=True)
     if "resume" in card.capabilities:
@@ -64,6 +80,38 @@ def obstacle(request: EngineRequest) -> Obstacle | None:
     if request.prompt_limit is not None:
         return Obstacle("the prompt may have been truncated", is_final=True)
     return _obstacle_of_sampling(sampling)
+
+
+def way_of(request: EngineRequest) -> By | None:
+    """None: a model of others, whose answers are not continued."""
+    card = request.model
+    adopted = card.facts.adopted
+    if adopted is None:
+        return By.IDS
+    if adopted.continues == "text":
+        return By.TEXT
+    reports_ids = "token_ids" in card.capabilities and adopted.tokenizer is not None
+    return By.IDS if adopted.continues == "ids" and reports_ids else None
+
+
+def said_so_far(
+    request: EngineRequest, text: str, tokens: int, ids: Sequence[int]
+) -> EngineRequest:
+    """The rest of an answer of a model of others that has said this. ids: those that the text must
+    have; none where it may have others.
+    """
+    least = request.sampling.min_tokens
+    return replace(
+        request,
+        said=text,
+        said_tokens=tokens,
+        generated=tuple(ids),
+        prompt_cap=None,  # the caller's own prompt was let through
+        sampling=replace(
+            request.sampling,
+            min_tokens=None if least is None else max(least - tokens, 0) or None,
+        ),
+    )
 
 
 def _obstacle_of_sampling(sampling: Sampling) -> Obstacle | None:

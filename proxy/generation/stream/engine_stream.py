@@ -57,7 +57,7 @@ from proxy.domain.scheduling import (
 from proxy.generation.choice.choice_cost import ChoiceCost
 from proxy.generation.shadow import ShadowTraffic
 from proxy.generation.stream import continuation
-from proxy.generation.stream.continuation import ContinuationLimits
+from proxy.generation.stream.continuation import By, ContinuationLimits
 from proxy.generation.stream.time_limits import TimeLimits, TimeWatch
 from proxy.models.readiness import RecoveryQueue
 from proxy.models.registry import Registry
@@ -65,6 +65,7 @@ from proxy.models.registry import Registry
 logger = structlog.get_logger(__name__)
 
 CHARACTERS_A_TOKEN = 4  # bytes of UTF-8; the engine's own count replaces the estimate
+ID_BYTES = 8  # of a tuple's reference; small integers are shared
 FULL_PAUSE_S = 5.0  # at most, before an engine is asked again whose queue was full
 # Before an endpoint is asked for a third time; doubled with each further time. Triton says that it
 # is ready when a Python model of its has died, until it is restarted.
@@ -137,7 +138,12 @@ class EngineStream:
         *,
         has_begun: bool = False,
     ) -> None:
-        self._state = State.QUEUED if request.constraint is None else State.UNTRIED
+        # a guide is tried before the wait for a row, unless no endpoint can try it
+        is_tried_first = request.constraint is not None and not means.registry.is_held(
+            request.model
+        )
+        self._state = State.UNTRIED if is_tried_first else State.QUEUED
+        self._is_guide_tried = is_tried_first or request.constraint is None
         self._means = means
         self._record = record
         self._cost = cost
@@ -149,11 +155,17 @@ class EngineStream:
             request = replace(request, id=f"{request.id}-{token_hex(4)}")
         can_continue = bool(means.continuing.most)
         self._obstacle = continuation.obstacle(request)
-        self._is_exact = can_continue and self._obstacle is None
-        self._keeps_ids = can_continue and means.continuing.allow(self._obstacle)
+        is_ours = request.model.facts.adopted is None
+        self._is_exact = can_continue and self._obstacle is None and is_ours
+        self._by = continuation.way_of(request)
+        self._keeps = can_continue and means.continuing.allow(self._obstacle)
+        self._keeps_ids = self._keeps and self._by is By.IDS
+        # what a model of others has said, to which its tokens do not belong that show no text yet
+        self._said: list[bytes] | None = [] if self._keeps and not is_ours else None
+        self._unsaid = 0
         self._request = request
         self._part, self._parts = request, 0
-        self._interrupt = Interrupt() if self._is_exact else None  # of the part
+        self._interrupt = Interrupt(can_move=self._is_exact)  # of the part
         self._source: Deltas | None = None
 
         # its place among the streams that want the model's rows
@@ -215,6 +227,8 @@ class EngineStream:
                         source = self._source or _nothing()
                         while True:
                             keep(delta.token_ids)
+                            if self._said is not None:
+                                self._note_text(delta)
                             if self._log is not None:
                                 self._log.add(delta)
                             yield delta
@@ -257,7 +271,7 @@ class EngineStream:
             self._count_continued()
             self._source = None
             return TokenDelta((), finish=self._finish)
-        if self._parts:  # a Triton that came back has not compiled its guide yet
+        if self._parts or not self._is_guide_tried:  # a Triton that came has not compiled its guide
             await self._try_guide()
         if self._must_yield:
             raise _preempted()
@@ -274,7 +288,7 @@ class EngineStream:
         watch.begin(self._interrupt)
         delta = await _next(source, watch)
         self._cost.see_first(delta)
-        if self._interrupt is not None:
+        if self._is_exact:
             watch.see_first(self._can_move)
         prompt_tokens, cached_tokens = delta.prompt_tokens or 0, delta.cached_tokens or 0
         # An engine with `resume_from` counts the cached tokens of the prompt alone. If all of them
@@ -317,8 +331,9 @@ class EngineStream:
         """
         if not self._has_deltas:
             return
-        if not self._keeps_ids:
+        if not self._keeps_ids or self._said is not None:
             why = "the server is configured so" if self._obstacle is None else self._obstacle.reason
+            why = why if self._said is None else "the model takes no token ids"
             raise ModelUnavailable(
                 "The proxy that generated this answer was lost in the middle of it. It cannot be "
                 f"continued, because {why}. Send the request again."
@@ -437,16 +452,16 @@ class EngineStream:
             raise error
         if obstacle is not None and not self._means.continuing.allow(obstacle):
             raise _refused(error, f". It cannot be continued, because {obstacle.reason}")
-        if len(self._answer_ids) != self._cost.tokens - self._tokens_before:
+        if self._keeps_ids and len(self._answer_ids) != self._tokens:
             raise error  # the engine did not report its ids
         if cause is Cause.PREEMPTED or isinstance(error, RateLimited):
             return
-        if len(self._ids) - self._tokens_at_loss >= PROGRESS_TOKENS:
+        if self._tokens - self._tokens_at_loss >= PROGRESS_TOKENS:
             self._losses_in_a_row = 0
             self._avoids = frozenset()
         self._losses += 1
         self._losses_in_a_row += cause is not Cause.DRAINED
-        self._tokens_at_loss = len(self._ids)
+        self._tokens_at_loss = self._tokens
         if self._losses > most or self._losses_in_a_row > max(self._means.max_resends, 1):
             raise _refused(error, f", which was continued {self._losses - 1} times already")
 
@@ -454,18 +469,25 @@ class EngineStream:
         """LOST or QUEUED -> SENT: makes the part that continues the answer."""
         ids, record, cause = self._answer_ids, self._record, cause_of(lost)
         record.preempted += cause is Cause.PREEMPTED
+        by = self._by or By.IDS
         if self._has_deltas:
             record.continued += 1
-            record.notes.append(f"continued {record.continued} ({WORDS[cause]})")
+            record.continued_by = by.value
+            how = ", by its text" if by is By.TEXT else ""
+            record.notes.append(f"continued {record.continued} ({WORDS[cause]}{how})")
         logger.info(
             "stream continues",
             request_id=self._request.id,
             cause=cause.value,
             lost=lost.endpoint if isinstance(lost, ModelUnavailable) else self._endpoint,
-            tokens=len(ids),
+            tokens=self._tokens,
+            by=by.value,
         )
-        self._repeats = 0 if ids else len(self._ids)
-        request = continuation.continued(self._request, ids, self._prompt_tokens)
+        if self._said is None or not self._has_deltas:
+            self._repeats = 0 if ids else len(self._ids)
+            request = continuation.continued(self._request, ids, self._prompt_tokens)
+        else:
+            request = self._said_so_far(ids, lost)
         self._begin_part(request, f"continued{self._parts + 1}")
 
     def _begin_part(self, request: EngineRequest, suffix: str) -> None:
@@ -478,7 +500,29 @@ class EngineStream:
             timeout_s=max(left_s, 0.001),
             avoids=self._avoids,
         )
-        self._interrupt = Interrupt() if self._is_exact else None
+        self._interrupt = Interrupt(can_move=self._is_exact)
+
+    def _note_text(self, delta: TokenDelta) -> None:
+        assert self._said is not None
+        text = b"".join(delta.token_bytes)
+        self._said.append(text)
+        self._unsaid = 0 if text else self._unsaid + len(delta.token_bytes)
+
+    def _said_so_far(self, ids: list[int], lost: Loss) -> EngineRequest:
+        """Tokens without a text are generated again: they are the beginning of a character.
+
+        Raises:
+            ModelUnavailable: others may come in their place, or the text ends within a character.
+        """
+        assert self._said is not None
+        sampling, unsaid, text = self._request.sampling, self._unsaid, b"".join(self._said)
+        is_greedy = sampling.temperature == 0 or sampling.top_k == 1
+        if _is_cut(text) or (unsaid and self._by is By.IDS and not is_greedy):
+            why = ". It cannot be continued, because it was cut within a character"
+            raise _refused(lost, why)
+        self._repeats = unsaid if self._by is By.IDS else 0
+        known = ids[: len(ids) - unsaid] if self._by is By.IDS else ()
+        return continuation.said_so_far(self._request, text.decode(), self._tokens - unsaid, known)
 
     def _count_continued(self) -> None:
         """The first delta of the part came."""
@@ -496,9 +540,14 @@ class EngineStream:
         return self._ids[self._echoed :]
 
     @property
+    def _tokens(self) -> int:
+        """Of the answer, that the reader has."""
+        return self._cost.tokens - self._tokens_before
+
+    @property
     def _endpoint(self) -> str | None:
-        """Where the part runs, if it can be moved from there."""
-        return None if self._interrupt is None else self._interrupt.endpoint
+        """Where the part runs."""
+        return self._interrupt.endpoint
 
     def _can_move(self) -> bool:
         """Whether another endpoint can continue now."""
@@ -546,8 +595,7 @@ class EngineStream:
 
     def _preempt(self) -> None:
         self._must_yield = True
-        if self._interrupt is not None:
-            self._interrupt.fire(_preempted())
+        self._interrupt.fire(_preempted())
 
 
 def _ticket(
@@ -563,11 +611,20 @@ def _ticket(
         weight=who.weight,
         priority=asked.priority or 0,
         prompt_tokens=-(-size // CHARACTERS_A_TOKEN) + len(ids),
+        prompt_bytes=size + ID_BYTES * len(ids) + sum(len(one.base64) for one in request.images),
         patience_s=asked.queue_patience_s,
         has_begun=has_begun,
         may_yield=may_yield,
         engine_takes_priority="priority" in card.capabilities,
     )
+
+
+def _is_cut(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return True
+    return False
 
 
 async def _next(source: Deltas, watch: TimeWatch) -> TokenDelta:

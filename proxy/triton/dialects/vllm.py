@@ -18,7 +18,13 @@ from tritonclient.grpc import service_pb2
 
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import InvalidRequest, ModelUnavailable, ProxyError, unsupported
+from proxy.domain.errors import (
+    EngineFailed,
+    InvalidRequest,
+    ModelUnavailable,
+    ProxyError,
+    unsupported,
+)
 from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
 from proxy.domain.request import SAMPLING
 from proxy.triton import codec
@@ -57,6 +63,11 @@ FAILED = b"error"
 REFUSED = "Error generating stream: "
 # What stands there of parameters that it could not make, and of its unexpected errors.
 NO_REASONS = ("", "'NoneType' object has no attribute 'lora_name'")
+NO_PARAMETERS = "The model server did not take the parameters of this request."
+NOT_APART = (
+    "a vLLM before 0.12 cannot keep the prefix caches of tenants apart: upgrade it, or set "
+    "`prefix_cache: shared` for the model in models.yaml"
+)
 DIED = re.compile(r"EngineCore encountered an issue|EngineDeadError")
 
 
@@ -129,11 +140,14 @@ class Vllm:
             return InvalidRequest(reason, param=found[1])
         if not message.startswith(REFUSED):
             return None
-        reason = "its log has the reason" if reason.strip() in NO_REASONS else reason
+        is_unknown = reason.strip() in NO_REASONS
+        reason = "its log has the reason" if is_unknown else reason
         if request.constraint is not None:
             return _bad_guide(reason)
         if request.images:
             return unsupported(f"vLLM refused the images of this request: {reason}", "messages")
+        if is_unknown and not request.reads_cache:
+            return EngineFailed(NO_PARAMETERS, detail=f"{message}; {NOT_APART}")
         return None
 
 
@@ -171,6 +185,10 @@ def _read_embedding(response: service_pb2.ModelInferResponse) -> codec.StreamMes
 
 def _wants_log_probs(request: EngineRequest) -> bool:
     """Token ids are the keys of log-probabilities, and come no other way."""
+    return request.keeps_ids or _shows_tokens(request)
+
+
+def _shows_tokens(request: EngineRequest) -> bool:
     return request.sampling.top_log_probs is not None or request.wants_token_ids
 
 
@@ -189,6 +207,8 @@ def _parameters(request: EngineRequest) -> dict[str, Any]:
         found["include_stop_str_in_output"] = True
     if request.model.parent is not None:
         found["lora_name"] = request.model.name
+    if not request.reads_cache:
+        found["skip_reading_prefix_cache"] = True  # the backend passes no salt on
     if request.constraint is not None:
         found["structured_outputs"] = json.dumps(_guide(request.constraint))
     return found
@@ -210,6 +230,7 @@ class _Reader:
         self._is_first = True
         self._has_guide = request.constraint is not None
         self._has_log_probs = _wants_log_probs(request)
+        self._shows_tokens = _shows_tokens(request)
         self._shows_specials = request.shows_specials
         self._top = request.sampling.top_log_probs
         self._tokenizer: LocalTokenizer | None = None
@@ -245,7 +266,8 @@ class _Reader:
         except (ValueError, AttributeError, IndexError) as error:
             raise codec.MalformedResponse(f"logprobs that cannot be read: {error}") from error
         delta.token_ids = tuple(token for token, _ in own)
-        delta.token_bytes = self._bytes(text, own)
+        if self._shows_tokens:
+            delta.token_bytes = self._bytes(text, own)
         if self._top is not None:
             delta.log_probs = tuple(self._log_prob(each) for each in entries)
 

@@ -52,7 +52,7 @@ class HeldEngine(ScriptedEngine):
 class Stand:
     """The proxy over one row. later_s: how far the queue's clock was moved on."""
 
-    def __init__(self, **settings: object) -> None:
+    def __init__(self, catalog: FixedCatalog = ONE_ROW, **settings: object) -> None:
         self.later_s = 0.0
         self.engine = HeldEngine()
         self.scheduler = InProcessScheduler(
@@ -61,7 +61,7 @@ class Stand:
             clock=lambda: time.monotonic() + self.later_s,
         )
         self.scheduler.set_capacity(QUEUE, 1)
-        self.app = application(self.engine, ONE_ROW, scheduler=self.scheduler, **settings)
+        self.app = application(self.engine, catalog, scheduler=self.scheduler, **settings)
 
     def ask(self, body: dict, path: str = CHAT, **headers: str) -> Call:
         return Call(AsCaller(self.app, caller()), path, body, headers)

@@ -23,6 +23,7 @@ KNOWN = {
     *("logprobs", "prompt_logprobs", "detokenize", "skip_special_tokens", "output_kind"),
     *("spaces_between_special_tokens", "include_stop_str_in_output", "structured_outputs"),
     *("logit_bias", "allowed_token_ids", "extra_args", "bad_words", "lora_name"),
+    "skip_reading_prefix_cache",
 }
 SWITCHES = (
     "finish_reason",

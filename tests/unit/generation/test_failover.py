@@ -10,7 +10,9 @@ import pytest
 
 from proxy.domain.completion import fold
 from proxy.domain.delta_log import DeltaLog, NumberedDelta
+from proxy.domain.endpoints import EndpointState
 from proxy.domain.errors import (
+    EngineFailed,
     EngineStalled,
     ErrorCode,
     ModelUnavailable,
@@ -232,7 +234,7 @@ async def test_an_interrupt_and_a_disconnect_at_once_are_a_disconnect():
                 one.may_go_on.clear()
             task, first, others = await begun_at(engines, stand)
             sent = len(others[0].requests)
-            (interrupt,) = pools.endpoint(name_of(pools, first)).movable
+            (interrupt,) = pools.endpoint(name_of(pools, first)).interrupts
             if is_first:
                 task.cancel()
             interrupt.fire(ModelUnavailable("away"))
@@ -261,3 +263,65 @@ async def test_an_engine_whose_queue_is_full_is_asked_again():
         began = asyncio.get_running_loop().time()
         assert fold(await stand.begin()).text == TEXT
         assert asyncio.get_running_loop().time() - began == 6
+
+
+PROBED = {"probe_every_s": 5.0, "probe_timeout_s": 2.0}
+
+
+@clock.jumps
+@pytest.mark.parametrize("after", [0, 5])
+@pytest.mark.parametrize("fault", [asyncio.Event, lambda: EngineFailed("it is dead")])
+async def test_streams_of_an_engine_that_is_dead_while_triton_is_ready_move_in_time(after, fault):
+    engines = Held(after), Held(after)
+    async with pooled(pool(*engines), probes=PROBED, silence_s=3600) as (pools, stand):
+        began = asyncio.get_running_loop().time()
+        task, first, _ = await begun_at([*engines], stand)
+        dead = name_of(pools, first)
+        pools.tritons[dead].trial_faults["demo"] = fault()
+        assert fold(await task).text == TEXT
+        assert asyncio.get_running_loop().time() - began < 5 + 2 + 1
+        assert pools.states()[dead] is EndpointState.NOT_READY
+        if after:
+            assert stand.causes == [Cause.LOST]
+        for one in pools.tritons.values():
+            if isinstance(hangs := one.trial_faults.pop("demo", None), asyncio.Event):
+                hangs.set()
+        await checked(40)
+        assert pools.states()[dead] is EndpointState.READY
+
+
+@clock.jumps
+async def test_an_engine_that_answers_its_streams_is_not_probed_and_an_idle_one_once_a_time():
+    (engine,) = engines = (Held(10_000),)
+    async with pooled(pool(*engines), probes=PROBED) as (pools, stand):
+        (triton,) = pools.tritons.values()
+        before = len(triton.trials)
+        for _ in range(10):
+            assert fold(await stand.begin()).text == TEXT
+            await asyncio.sleep(4)
+        assert len(triton.trials) == before
+        await asyncio.sleep(30)
+        assert 4 <= len(triton.trials) - before <= 6
+        assert len(engine.requests) == 10
+
+
+@clock.jumps
+async def test_a_probe_that_waits_behind_streams_that_get_tokens_is_no_fault():
+    engines = (Held(3),)
+    async with pooled(pool(*engines), probes=PROBED) as (pools, stand):
+        (triton,) = pools.tritons.values()
+        task, first, _ = await begun_at([*engines], stand)
+        triton.trial_faults["demo"] = asyncio.Event()
+        await asyncio.sleep(6)  # the probe runs
+        first.may_go_on.set()
+        assert fold(await task).text == TEXT
+        await asyncio.sleep(2)
+        assert pools.states() == {"a:1": EndpointState.READY}
+
+
+@clock.jumps
+async def test_without_the_setting_nothing_is_probed():
+    triton = ScriptedTriton()
+    async with pooled({"a:1": triton}):
+        await asyncio.sleep(600)
+        assert len(triton.trials) == 1

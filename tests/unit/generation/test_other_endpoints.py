@@ -45,9 +45,9 @@ class PooledStand(Stand):
 
 @asynccontextmanager
 async def pooled(
-    tritons: dict[str, ScriptedTriton], **options: object
+    tritons: dict[str, ScriptedTriton], *, probes: dict[str, float] | None = None, **options: object
 ) -> AsyncIterator[tuple[PoolStand, PooledStand]]:
-    async with PoolStand(tritons) as pools:
+    async with PoolStand(tritons, **(probes or {})) as pools:
         stand = PooledStand(pools, **options)
         await stand.check()
         yield pools, stand

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from proxy.access.start_gate import StartGate
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.errors import ErrorCode, InvalidRequest, RequestError
-from proxy.domain.model import CAPABILITIES, ModelCard
+from proxy.domain.model import CAPABILITIES, Adopted, Kind, ModelCard
 from proxy.domain.request import (
     ChatPrompt,
     Delivery,
@@ -182,3 +182,33 @@ async def test_a_priority_goes_to_engines_that_take_one_and_the_queue_has_it_in_
         return
     plan = await preparation.prepare(request, card)
     assert (plan.request.priority, plan.engine_requests[0].priority) == (-2, sent)
+
+
+OTHERS = Adopted(kind=Kind.VLLM, inputs={}, outputs={}, has_batches=False, is_decoupled=True)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("adopted", "isolates", "reads"),
+    [
+        (OTHERS, False, True),
+        (OTHERS, True, False),
+        (replace(OTHERS, shares_prefixes=True), True, True),
+        (None, True, True),  # it has a salt
+    ],
+)
+async def test_an_engine_without_salts_reads_no_prefix_where_tenants_are_kept_apart(
+    adopted, isolates, reads
+):
+    prompt = ChatPrompt(messages=(Message(role="user", content=LONG),))
+    lacks = {"cache_salt", "plain_spans"} if adopted else set()
+    card = replace(
+        CARD, facts=replace(CARD.facts, adopted=adopted), capabilities=CAPABILITIES - lacks
+    )
+    preparation = Preparation(
+        InProcess(), StartGate(), unlimited(), OnlyBuild(), timeout_s=9, isolates_caches=isolates
+    )
+    request = GenerationRequest(id="r", model="demo", prompt=prompt)
+    (asked,) = (await preparation.prepare(request, card)).engine_requests
+    assert asked.reads_cache is reads
+    assert (asked.cache_salt is not None) is (isolates and adopted is None)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from build_engines.models_file import ModelsFile, ModelsFileError, RemoteEntry, load
 from proxy.domain.engine import NotReady
@@ -130,3 +131,23 @@ def test_a_tokenizer_is_relative_to_the_file(tmp_path):
     file = tmp_path / "models.yaml"
     file.write_text("models:\n  a: {adopt: a, tokenizer: folder}\n")
     assert load(file).models["a"].tokenizer == tmp_path / "folder"
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({}, ("ids", False)),
+        ({"continue": "text"}, ("text", False)),
+        ({"continue": "none", "prefix_cache": "shared"}, ("none", True)),
+    ],
+)
+def test_the_entry_says_how_answers_continue_and_who_shares_prefixes(entry, expected):
+    (card,) = served({"qwen": {"adopt": "qwen_vllm", **entry}}, other("qwen_vllm")).cards()
+    adopted = card.facts.adopted
+    assert (adopted.continues, adopted.shares_prefixes) == expected
+
+
+@pytest.mark.parametrize("entry", [{"continue": "maybe"}, {"continues": "text"}])
+def test_a_wrong_word_is_refused(entry):
+    with pytest.raises(ValidationError):
+        ModelsFile.model_validate({"models": {"qwen": {"adopt": "qwen_vllm", **entry}}})

@@ -144,7 +144,7 @@ DEPLOYED = {"chat": ModelEntry(deployments=(DeploymentEntry(name="old"), NEW))}
 
 
 def places(registry: Registry) -> set[tuple[str, ...]]:
-    [family] = ModelInfo(registry).collect()
+    family, _ = ModelInfo(registry).collect()
     assert {(sample.name, sample.value) for sample in family.samples} <= {("proxy_model_info", 1)}
     labels = ("model", "pool", "triton_model")
     return {tuple(sample.labels[name] for name in labels) for sample in family.samples}
@@ -270,3 +270,55 @@ def test_the_registry_follows_what_the_catalog_says():
     assert registry.model("demo").cards[0].name == "demo"
     catalog.reason = None
     assert look() is None
+
+
+WEST = LoadedModel(name="chat-v2", pool="west", facts=FACTS)
+UNNAMED = LoadedModel(name="tuned", facts=FACTS)
+
+
+@pytest.mark.parametrize(("holds", "kept"), [(True, {"chat-v2", "chat"}), (False, {"chat"})])
+def test_a_model_of_models_yaml_whose_endpoints_left_is_kept_where_requests_wait_for_it(
+    holds, kept
+):
+    there: set[str] = {"chat-v2"}
+    made = Registry(DEPLOYED, is_available=lambda card: card.triton_model in there, holds=holds)
+    made.serve([WEST, UNNAMED])
+    there.remove("chat-v2")
+    there.add("chat")
+    made.serve([LoadedModel(name="chat", facts=FACTS)])
+    assert {one.name for one in made.loaded} == kept
+    assert [made.is_held(card) for card in made.model("chat").cards if card.pool == "west"] == [
+        True
+    ] * holds
+    assert made.holds_queue("west/chat-v2") is holds
+    assert not made.holds_queue("default/tuned")
+
+
+@pytest.mark.parametrize(
+    ("holds", "has_endpoints", "is_held"),
+    [(True, False, True), (True, True, False), (False, False, False)],
+)
+def test_requests_wait_for_the_first_endpoint_but_not_where_the_contract_is_broken(
+    holds, has_endpoints, is_held
+):
+    made = Registry({}, is_available=lambda card: False, holds=holds)
+    made.suspend(NotReady("away"), has_endpoints=False)
+    assert not made.is_holding  # of a model that was never seen, nothing can be prepared
+    made.serve([UNNAMED])
+    made.suspend(NotReady("away"), has_endpoints=has_endpoints)
+    [card] = made.model("tuned").cards
+    assert made.is_holding is is_held
+    assert made.is_held(card) is is_held
+    if is_held:
+        made.check_admits(card)
+    else:
+        with pytest.raises(ModelUnavailable):
+            made.check_admits(card)
+
+
+def test_what_models_yaml_names_and_nobody_has_seen_is_a_metric():
+    registry = Registry(DEPLOYED)
+    registry.serve([UNNAMED, WEST])
+    _, unseen = ModelInfo(registry).collect()
+    [sample] = unseen.samples
+    assert sample.labels == {"pool": "default", "triton_model": "chat"}

@@ -84,3 +84,32 @@ def test_doctor_says_why_a_response_template_is_not_in_use(monkeypatch, template
     monkeypatch.setattr(adopt, "ask", lambda settings: [Found(model=model, notes=())])
     (check,) = adopt.checks(Settings())
     assert ("its response template is not in use: version: " in check.detail) == is_said
+
+
+@pytest.mark.parametrize(
+    ("kind", "inputs", "sees", "said"),
+    [
+        (Kind.VLLM, {"image": "BYTES"}, True, "yes, if the model reads them"),
+        (Kind.VLLM, {}, False, "no: this version of the backend has no input `image`"),
+        (Kind.LLMAPI, {"image_url": "BYTES"}, False, "no: with its `image_url`"),
+        (Kind.LLMAPI, {}, False, "no: this version has no input `image_url`"),
+        (Kind.CPP, {}, False, "no: the ensemble takes a text"),
+        (Kind.TEXT, {}, False, "no: a mapping names one text"),
+        (None, {}, False, "no: its engine reads none"),
+        (None, {}, True, "yes, if the model reads them"),
+    ],
+)
+def test_doctor_says_what_a_model_does_with_images_and_why_not(
+    monkeypatch, kind, inputs, sees, said
+):
+    adopted = kind and Adopted(
+        kind=kind, inputs=inputs, outputs={}, has_batches=False, is_decoupled=True
+    )
+    model = LoadedModel(
+        name="m",
+        facts=replace(FACTS, adopted=adopted),
+        capabilities=frozenset({"images"} if sees else ()),
+    )
+    monkeypatch.setattr(adopt, "ask", lambda settings: [Found(model=model, notes=())])
+    (check,) = adopt.checks(Settings())
+    assert f"images: {said}" in check.detail

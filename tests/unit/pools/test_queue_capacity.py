@@ -205,3 +205,19 @@ def test_spare_streams_go_again_when_no_row_was_idle_for_long():
     for _ in range(5 * GROWS_LESS_AFTER):
         one.see(load(1, 16), has_backlog=True)
     assert one.streams == 18
+
+
+@clock.jumps
+@pytest.mark.parametrize(("held", "expected"), [({QUEUE}, 0), (set(), None)])
+async def test_a_queue_whose_requests_are_held_has_none_while_no_endpoint_serves_it(held, expected):
+    async with stand_of(tritons(8), holds=held.__contains__) as (stand, recorder):
+        await stand.decisions.drain("a:1", actor="me")
+        await asyncio.sleep(0.4)
+        assert recorder.capacities == {QUEUE: 0 if held else 9}
+        stand.source.name()
+        await asyncio.sleep(2.5)
+        assert recorder.capacities == {QUEUE: expected}
+        await stand.decisions.undrain("a:1", actor="me")
+        stand.source.name("a:1")
+        await asyncio.sleep(2.5)
+        assert recorder.capacities == {QUEUE: 9}

@@ -512,3 +512,32 @@ def test_a_value_that_does_not_fit_into_the_models_tensor_is_the_callers():
     with pytest.raises(InvalidRequest, match="SEED") as raised:
         sent(asked)
     assert raised.value.param == "seed"
+
+
+# What reads no cached prefix of others, and what becomes of a vLLM that does not know the word.
+UNKNOWN = "Error generating stream: 'NoneType' object has no attribute 'lora_name'"
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_vllm_reads_no_cached_prefix_where_tenants_are_kept_apart(reads):
+    asked = request(Kind.VLLM, VLLM_INPUTS, text="x", reads_cache=reads)
+    found = json.loads(sent(asked)["sampling_parameters"][0])
+    assert found.get("skip_reading_prefix_cache", False) is not reads
+    error = DIALECTS[Kind.VLLM].error(UNKNOWN, asked)
+    assert (error is None) is reads
+    if error is not None:
+        assert "prefix_cache: shared" in error.detail
+        assert "prefix" not in error.message
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_stream_that_may_be_continued_has_ids_and_the_engines_own_text(keeps):
+    inputs, first = VLLM_INPUTS, {"65": {"logprob": -0.5, "rank": 1, "decoded_token": ""}}
+    asked = request(Kind.VLLM, inputs, text="x", keeps_ids=keeps)
+    assert ("return_logprobs" in sent(asked)) is keeps
+    answered = response(
+        text_output="A", num_output_tokens=1, finish_reason="None", logprobs=json.dumps([first])
+    )
+    delta = DIALECTS[Kind.VLLM].reader(asked, None)(answered).delta
+    assert (delta.token_ids, delta.token_bytes) == ((65,) if keeps else (), (b"A",))
+    assert not delta.log_probs

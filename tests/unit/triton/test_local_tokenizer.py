@@ -12,7 +12,7 @@ import pytest
 
 from build_engines.errors import BuildError
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.errors import ErrorCode, InvalidRequest, ServiceError
 from proxy.domain.request import Sampling
 from proxy.triton.local_tokenizer import LocalTokenizer
 from tests.doubles.engine import CARD, FACTS
@@ -150,3 +150,33 @@ def test_the_chat_template_may_be_beside_the_processor_of_images(tmp_path):
     template = "{% for c in messages[0].content %}{{ c.type }}{% endfor %}"
     (tmp_path / "chat_template.json").write_text(json.dumps({"chat_template": template}))
     assert LocalTokenizer(tmp_path).facts(FACTS).chat_template == template
+
+
+# What an answer has said, its tokens, and whether a text is sent that goes on from there.
+SAID = [
+    (" story", True),
+    ("", True),
+    (" story about a small shop", True),
+    (" sto|ry", False),  # as the engine has cut it, and no text is cut
+]
+
+
+@pytest.mark.parametrize(("said", "is_sent"), SAID)
+@pytest.mark.parametrize("by_ids", [True, False])
+def test_what_an_answer_has_said_becomes_the_end_of_the_prompt_where_its_tokens_are_those(
+    demo, said, is_sent, by_ids
+):
+    prompt = "Tell me a"
+    ids = [one for part in said.split("|") for one in demo._backend.encode(part).ids]
+    text = said.replace("|", "")
+    fields = {"generated": tuple(ids)} if by_ids else {}
+    asked = request(prompt, max_tokens=50, said=text, said_tokens=len(ids), **fields)
+    if is_sent or not by_ids:
+        found, sent = asyncio.run(demo.admit(asked))
+        assert sent == prompt + text
+        assert found.max_tokens == 50 - (len(demo._ids(sent)) - len(found.ids))
+        assert len(found.ids) == demo.count(prompt)
+        return
+    with pytest.raises(ServiceError, match="no text has exactly the tokens") as raised:
+        asyncio.run(demo.admit(asked))
+    assert raised.value.code is ErrorCode.MODEL_UNAVAILABLE
