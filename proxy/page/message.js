@@ -1,5 +1,6 @@
 /** Messages of a conversation. All text is text nodes: nothing that a model or a user writes becomes HTML. */
 import { html, ErrorBox, number, seconds, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
+import { Markdown } from "./markdown.js";
 
 const BLOCK = 4000; // characters of one block: the browser lays out anew the last one only
 
@@ -106,13 +107,12 @@ function Figures({ timings, finish, isRunning }) {
 export function AnswerView({ answer, results, onResult, onRetry }) {
   useAnswer(answer);
   const { isRunning = false, reasoning, calls, tokens, error, finish, timings } = answer;
-  const part = answer.listen ? "text" : "content";
   return html`
     <article class="message assistant" aria-busy=${isRunning}>
       <h2>Assistant ${isRunning && html`<span class="pulse" role="img" aria-label="is writing"></span>`}</h2>
       ${reasoning && html`<details class="reasoning" open=${isRunning}><summary>Reasoning</summary><${Growing} answer=${answer}
           part="reasoning" /></details>`}
-      ${tokens?.length ? html`<${Tokens} tokens=${tokens} />` : html`<${Growing} key=${part} answer=${answer} part=${part} />`}
+      ${tokens?.length ? html`<${Tokens} tokens=${tokens} />` : html`<${Markdown} text=${answer.text ?? answer.content} isRunning=${isRunning} />`}
       ${calls?.map((call) => html`<${Call} call=${call} result=${results?.get(call.id)} onResult=${isRunning ? null : onResult} />`)}
       <${ErrorBox} error=${error}>${onRetry && html`<button type="button" onClick=${onRetry}>Try again</button>`}<//>
       ${timings && html`<${Figures} timings=${timings} finish=${finish} isRunning=${isRunning} />`}

@@ -11,7 +11,7 @@ from tests.fixtures.pictures import PNG
 from tests.fixtures.stack import eventually
 from tests.long.page.browser import Browser
 from tests.long.page.conftest import Serve
-from tests.long.page.engine import HOSTILE, LONG, PageEngine
+from tests.long.page.engine import BROAD, CODE, DEEP, HOSTILE, LONG, MARKUP, PageEngine
 
 MESSAGE, ANSWER = "[name=message]", ".message.assistant"
 ENTER = "\ue007"
@@ -179,20 +179,106 @@ def test_names_and_texts_with_markup_are_only_text(serve: Serve, page: Browser):
     assert page.run("return document.querySelectorAll('body script, main img').length") == 0
 
 
-def test_fifty_thousand_characters_come_without_a_stutter(serve: Serve, page: Browser):
+WATCH_FRAMES = (
+    "window.gaps = []; let last = performance.now();"
+    "const tick = (now) => { gaps.push(now - last); last = now; requestAnimationFrame(tick) };"
+    "requestAnimationFrame(tick)"
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "end"),
+    [("a long answer", LONG[-47:-1]), ("nested", "level 199"), ("broad", "item 599 of a list")],
+)
+def test_the_longest_answers_come_without_a_stutter(
+    serve: Serve, page: Browser, asked: str, end: str
+):
     opened(page, serve().url)
-    page.run(
-        "window.gaps = []; let last = performance.now();"
-        "const tick = (now) => { gaps.push(now - last); last = now; requestAnimationFrame(tick) };"
-        "requestAnimationFrame(tick)"
-    )
-    ask(page, "a long answer")
-    page.wait_for(ANSWER, "Line 00001")
+    page.run(WATCH_FRAMES)
+    ask(page, asked)
     page.wait(DONE, within_s=60)
-    assert len(LONG) > 50_000
-    assert page.text(f"{ANSWER} .text").strip() == LONG.strip()
+    page.wait_for(ANSWER, end)
+    if end in LONG:
+        assert page.text(f"{ANSWER} .text").strip() == LONG.strip()
     gaps = sorted(page.run("return gaps"))
     assert gaps[-1] < STUTTER_MS, f"{len(gaps)} frames, median {gaps[len(gaps) // 2]:.0f} ms"
+
+
+def test_markdown_becomes_elements_and_code_is_copied(serve: Serve, page: Browser):
+    opened(page, serve().url)
+    ask(page, "warm up")
+    page.wait(DONE)
+    assert page.text(".code figcaption span") == "python"
+    code = CODE.split("```python\n")[1].split("```")[0].strip()
+    assert page.text(".code code") == code
+    for css, text in (
+        (".md ol > li", "Call it after each load."),
+        (".md li li code", "POST /admin"),
+        (".md strong", "when it returns"),
+        (".md td.right", "31 ms"),
+    ):
+        page.wait_for(css, text)
+    link = page.run(
+        "const e = document.querySelector('.md a'); return [e.href, e.rel, e.target, e.innerText]"
+    )
+    assert link[0] == "https://example.com/warm-up"
+    assert link[1:] == ["noopener noreferrer nofollow", "_blank", "the manual"]
+    page.command(
+        "Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"]
+    )
+    page.click(".code button", "Copy code")
+    page.wait_for(".code button", "Copied")
+    assert page.run("return navigator.clipboard.readText()") == code
+
+
+def test_markup_in_an_answer_runs_nothing_and_loads_nothing(serve: Serve, page: Browser):
+    opened(page, serve().url)
+    ask(page, "markup")
+    page.wait(DONE)
+    page.wait_for(".md td", "<d>")
+    shown = page.text(f"{ANSWER} .md")
+    wanted = ("<b>Heading</b>", "<script>", "<iframe", "<u>under</u>", "Image: a picture")
+    assert [each for each in wanted if each not in shown] == []
+    found = page.run(
+        "return [window.wasRun, document.querySelectorAll("
+        "'.md :is(img, iframe, script, b, u, i)').length,"
+        "[...document.querySelectorAll('.md a')].map((e) => e.getAttribute('href')),"
+        "performance.getEntriesByType('resource').map((e) => new URL(e.name).host)]"
+    )
+    assert found[:2] == [None, 0]
+    assert found[2] == ["https://images.invalid/1.png", "https://example.com/?a=1&b=2"]
+    assert set(found[3]) == {page.run("return location.host")}
+
+
+@pytest.mark.parametrize("text", [CODE, MARKUP, DEEP, BROAD[:3000]])
+def test_streamed_markdown_ends_as_the_whole_and_no_block_changes_its_kind(
+    serve: Serve, page: Browser, text: str
+):
+    opened(page, serve().url)
+    grown, whole, flips = page.run(
+        """return Promise.all([import('./page/markdown.js'), import('./page/html.js')])
+        .then(async ([{ Markdown }, { render, html }]) => {
+          const text = arguments[0], tags = [], at = [0, 1].map(() => document.createElement('div'));
+          let flips = 0;
+          const show = (place, text, isRunning) =>
+            render(html`<${Markdown} text=${text} isRunning=${isRunning} />`, at[place]);
+          const frame = () => new Promise((resolve) => setTimeout(resolve));
+          for (let end = 1; end < text.length; end += end < 1500 ? 1 : 50) {
+            show(0, text.slice(0, end), true);
+            if (end % 50 === 0) await frame();
+            [...at[0].firstChild.children].forEach((each, place) => {
+              if (tags[place] && tags[place] !== each.tagName) flips++;
+              tags[place] = each.tagName;
+            });
+          }
+          show(0, text, false);
+          show(1, text, false);
+          return [at[0].innerHTML, at[1].innerHTML, flips];
+        })""",
+        text,
+    )
+    assert grown == whole
+    assert flips == 0
 
 
 def test_with_a_wrong_key_it_says_so_and_keeps_asking(keyed, page: Browser):
