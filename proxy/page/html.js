@@ -1,5 +1,6 @@
 /** preact and htm, as the other modules use them, and what all views show alike. */
 import { h } from "./vendor/preact.js";
+import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import htm from "./vendor/htm.js";
 
 export { render, Fragment } from "./vendor/preact.js";
@@ -26,6 +27,38 @@ export function ErrorBox({ error, children }) {
         )}</dl>
       ${children}
     </div>`;
+}
+
+/** A dialog with a form; `save` gets the form's values, and closes it unless it throws. The focus goes back to where it was. */
+export function Dialog({ title, action, save, close, children }) {
+  const dialog = useRef();
+  const [error, setError] = useState(null);
+  useEffect(() => {
+    const opener = document.activeElement;
+    dialog.current.showModal();
+    return () => setTimeout(() => (opener.isConnected && opener !== document.body ? opener : document.querySelector("main")).focus());
+  }, []);
+  const submit = async (event) => {
+    event.preventDefault();
+    try {
+      await save(new FormData(event.target));
+      dialog.current?.close();
+    } catch (problem) {
+      setError(problem);
+    }
+  };
+  return html`
+    <dialog ref=${dialog} onClose=${close} aria-labelledby="dialog-title">
+      <form onSubmit=${submit}>
+        <h2 id="dialog-title">${title}</h2>
+        ${children}
+        <${ErrorBox} error=${error} />
+        <div class="row end">
+          <button type="button" class="quiet" onClick=${() => dialog.current.close()}>Cancel</button>
+          <button class="primary">${action}</button>
+        </div>
+      </form>
+    </dialog>`;
 }
 
 /** What a view needs before it can show anything. action: [label, what it does]. */

@@ -2,6 +2,7 @@
 import {
   html,
   CopyButton,
+  Dialog,
   ErrorBox,
   Field,
   Fragment,
@@ -13,7 +14,6 @@ import {
   whole,
   useEffect,
   useMemo,
-  useRef,
   useState,
 } from "./html.js";
 import { call, keys as session, list } from "./api.js";
@@ -72,34 +72,6 @@ export function Keys({ about, chatWith, askForKey }) {
     ${parts[tab]}`;
 }
 
-/** A dialog with a form; `save` gets the form's values, and closes it unless it throws. */
-function FormDialog({ title, action, save, close, children }) {
-  const dialog = useRef();
-  const [error, setError] = useState(null);
-  useEffect(() => dialog.current.showModal(), []);
-  const submit = async (event) => {
-    event.preventDefault();
-    try {
-      await save(new FormData(event.target));
-      dialog.current.close();
-    } catch (problem) {
-      setError(problem);
-    }
-  };
-  return html`
-    <dialog ref=${dialog} onClose=${close} aria-labelledby="dialog-title">
-      <form onSubmit=${submit}>
-        <h2 id="dialog-title">${title}</h2>
-        ${children}
-        <${ErrorBox} error=${error} />
-        <div class="row end">
-          <button type="button" class="quiet" onClick=${() => dialog.current.close()}>Cancel</button>
-          <button class="primary">${action}</button>
-        </div>
-      </form>
-    </dialog>`;
-}
-
 /** A part of a view with its heading, its button and its dialog. */
 function Section({ title, action, onAction, children }) {
   return html`<section class="panel wide"><div class="row between"><h2>${title}</h2>${action && html`<button type="button"
@@ -130,9 +102,12 @@ const LimitInputs = ({ schemas, limits }) => html`
     monthly budget limits only models that have a price in models.yaml.</small></details>`;
 
 function KeyList({ schemas, keys, tenants, changed, chatWith }) {
-  const [dialog, setDialog] = useState(null); // {name, key}
+  const [dialog, setDialog] = useState(() => (location.hash === "#keys/new" ? { name: "create" } : null)); // {name, key}
   const [issued, setIssued] = useState(null);
-  const close = () => setDialog(null);
+  const close = () => {
+    if (location.hash === "#keys/new") history.replaceState(null, "", "#keys");
+    setDialog(null);
+  };
   const path = (key, action) => `admin/v1/keys/${encodeURIComponent(key.id)}/${action}`;
   const create = async (form) => {
     const tenant = form.get("tenant").trim();
@@ -199,7 +174,7 @@ function KeyList({ schemas, keys, tenants, changed, chatWith }) {
     <//>
     ${
       dialog?.name === "create" &&
-      html`<${FormDialog} title="Create a key" action="Create" save=${create} close=${close}>
+      html`<${Dialog} title="Create a key" action="Create" save=${create} close=${close}>
       <${Field} label="Name"><input name="name" required maxlength="128" /><//>
       <${Field} label="Tenant" hint="A new name makes a new tenant."><input name="tenant" required list="tenants"
           autocomplete="off" /><datalist id="tenants">${tenants.map((each) => html`<option value=${each.name} />`)}</datalist><//>
@@ -213,14 +188,14 @@ function KeyList({ schemas, keys, tenants, changed, chatWith }) {
     }
     ${
       dialog?.name === "rotate" &&
-      html`<${FormDialog} title=${`Rotate ${dialog.key.name}`} action="Rotate" save=${rotate} close=${close}>
+      html`<${Dialog} title=${`Rotate ${dialog.key.name}`} action="Rotate" save=${rotate} close=${close}>
       <p>The new secret works at once, the old one until the overlap is over.</p>
       <${Field} label="Overlap in hours"><input name="hours" type="number" min="0" step="any" defaultValue="24" required /><//>
     <//>`
     }
     ${
       dialog?.name === "revoke" &&
-      html`<${FormDialog} title=${`Revoke ${dialog.key.name}`} action="Revoke for good" save=${revoke} close=${close}>
+      html`<${Dialog} title=${`Revoke ${dialog.key.name}`} action="Revoke for good" save=${revoke} close=${close}>
       <p>The key ${dialog.key.id} of ${dialog.key.tenant} ends within a second, in every proxy. This cannot be undone.</p>
     <//>`
     }
@@ -255,7 +230,7 @@ function TenantList({ schemas, tenants, keys, changed }) {
     <//>
     ${
       edited &&
-      html`<${FormDialog} title=${edited.name ? `Change ${edited.name}` : "Create a tenant"} action="Save" save=${save}
+      html`<${Dialog} title=${edited.name ? `Change ${edited.name}` : "Create a tenant"} action="Save" save=${save}
           close=${() => setEdited(null)}>
       ${!edited.name && html`<${Field} label="Name" hint="Letters, digits and ._:@-"><input name="name" required /><//>`}
       <${Inputs} body=${fields} values=${edited} />
