@@ -4,11 +4,12 @@ import { call, keys } from "./api.js";
 import { Playground } from "./playground.js";
 import { Status } from "./status.js";
 import { Keys } from "./keys.js";
+import { Requests } from "./requests.js";
 
-const VIEWS = { playground: ["Playground", Playground], status: ["Status", Status], keys: ["Keys", Keys] };
+const VIEWS = { playground: ["Playground", Playground], status: ["Status", Status], requests: ["Requests", Requests], keys: ["Keys", Keys] };
 const THEMES = { "": "Auto", light: "Light", dark: "Dark" };
 const viewOf = () => {
-  const [name] = location.hash.slice(1).split("/");
+  const [name] = location.hash.slice(1).split(/[/?]/);
   return Object.hasOwn(VIEWS, name) ? name : "playground";
 };
 
@@ -82,7 +83,7 @@ function App() {
         <a class="quiet wide" href="docs">API</a>
         <${Theme} />
         <button type="button" onClick=${() => setAsking(true)} aria-label=${keys.admin || keys.chat ? "Change the key" : "Enter a key"}>
-          <span class=${keys.admin || keys.chat ? "dot on" : "dot"}></span>Key</button>
+          <span class=${keys.admin || keys.chat ? "dot on" : "dot"}></span><span class="wide">Key</span></button>
       </div>
     </header>
     <main id="main" tabindex="-1" class=${view}>

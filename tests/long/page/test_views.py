@@ -46,14 +46,14 @@ def views(page: Browser):
         page.wait_for("td", "batch jobs")
         yield "keys"
         page.click("button.primary", "Create a key")
-        page.click("dialog summary", "Limits")
+        page.click("dialog summary", "limits")
         yield "new key"
         page.type("dialog [name=name]", "mine")
         page.type("dialog [name=tenant]", "acme")
         page.click("dialog button.primary", "Create")
         page.wait_for(".issued")
         yield "issued key"
-        for tab, text in (("Tenants", "globex"), ("Usage", "globex"), ("Audit", "keys.create")):
+        for tab, text in (("Tenants", "globex"), ("Usage", "globex"), ("Audit", "created the key")):
             page.click(".tabs button", tab)
             page.wait_for("td", text)
             yield tab.lower()
@@ -61,6 +61,9 @@ def views(page: Browser):
         page.click("nav a", "Status")
         page.wait_for(".state", "Live")
         yield "status"
+        page.click("nav a", "Requests")
+        page.wait_for(".filters [name=error]")
+        yield "requests"
         page.click("nav a", "Keys")
         page.click("button.primary", "Create a key")
         page.type("dialog [name=name]", "other")
@@ -69,13 +72,19 @@ def views(page: Browser):
         page.click(".issued button", "Use it in the playground")
         page.wait_for("h2", "Talk to")
         page.click("[name=logprobs]")
-        for text in ("17 times 23?", "fail now"):
+        for text in ("17 times 23?", "fail now", "warm up"):
             page.type("[name=message]", text)
             page.press(ENTER)
             page.wait("!document.querySelector('.stop')")
+            page.click("[name=logprobs]")
         for part in ("Tools", "Schema", "This request"):
             page.click(".options summary", part)
+        page.wait_for(".md table")
         yield "playground"
+        page.click("nav a", "Requests")
+        page.click("td button", "req_")
+        page.wait_for(".trace")
+        yield "one request"
         page.errors()  # the first key does not chat
 
     return walk
@@ -87,7 +96,7 @@ def test_axe_finds_no_violation_in_any_view(tmp_path: Path, page: Browser, views
         page.show(1280, 800, theme=theme)
         found = {name: violations(page) for name in views(server)}
         page.open("about:blank")
-    assert len(found) == 9
+    assert len(found) == 12
     assert {name: each for name, each in found.items() if each} == {}
 
 
@@ -100,11 +109,26 @@ def test_no_view_is_wider_than_a_phone(tmp_path: Path, page: Browser, views):
     assert set(widths.values()) == {390}
 
 
-@pytest.mark.parametrize("view", ["playground", "status", "keys"])
+FIRST = {
+    "playground": "h2",
+    "status": ".tile",
+    "requests": ".filters [name=model]",
+    "keys": ".notice",
+}
+
+
+@pytest.mark.parametrize("view", FIRST)
 def test_every_control_is_reached_by_the_tab_key(serve: Serve, page: Browser, view: str):
     server = serve()
     page.open(f"{server.url}/#{view}")
-    page.wait_for({"playground": "h2", "status": ".tile", "keys": ".notice"}[view])
+    page.wait_for(
+        {
+            "playground": "h2",
+            "status": ".tile",
+            "requests": ".filters [name=model]",
+            "keys": ".notice",
+        }[view]
+    )
     page.run(f"window.wanted = (() => {{ {CONTROLS} }})()")
     for part in ("Tools", "Schema", "This request") if view == "playground" else ():
         page.click(".options summary", part)
