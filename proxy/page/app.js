@@ -98,7 +98,7 @@ function KeyDialog({ enter, close }) {
   const [key, setKey] = useState("");
   return html`
     <${Dialog} title="Your API key" action="Use this key" save=${() => enter(key.trim())} close=${close}>
-      <p>It stays in the memory of this page: reload it, and the key is gone. A key of the scope <b>admin</b> opens Status and Keys.</p>
+      <p>It stays in the memory of this page: reload it, and the key is gone. A key of the scope <b>admin</b> opens Status, Requests and Keys.</p>
       <${Field} label="API key"><input name="key" type="password" autocomplete="off" spellcheck=${false} value=${key}
           onInput=${(e) => setKey(e.target.value)} required /><//>
     <//>`;

@@ -145,7 +145,9 @@ export function seconds(value) {
   if (value == null) return "–";
   if (value === 0) return "0";
   if (value < 1) return `${(value * 1000).toFixed(value < 0.0995 ? 1 : 0)} ms`;
-  return value < 99.5 ? `${value.toFixed(1)} s` : `${Math.round(value / 60)} min`;
+  if (value < 99.5) return `${value.toFixed(1)} s`;
+  const [unit, name] = [[60, "min"], [3600, "h"], [86_400, "days"]].findLast(([each], place) => !place || value >= 2 * each);
+  return `${Math.round(value / unit)} ${name}`;
 }
 
 export const percent = (share) => (share == null ? "–" : `${Math.round(share * 100)} %`);

@@ -21,9 +21,11 @@ function useLimits(tenant, when) {
   return [limits, error];
 }
 
+const amount = (value) => (value > 0 && value < 1 ? String(Number(value.toPrecision(3))) : number(value));
+
 const Used = ({ one }) => {
   const share = one.used / one.most;
-  return html`<span class=${share >= NEAR ? "bad" : undefined}><${Meter} share=${Math.min(share, 1)} mark=${NEAR} text=${`${number(one.used)} of ${number(one.most)}`} /></span>`;
+  return html`<span class=${share >= NEAR ? "bad" : undefined}><${Meter} share=${Math.min(share, 1)} mark=${NEAR} text=${`${amount(one.used)} of ${amount(one.most)}`} /></span>`;
 };
 
 /** The budgets of the month of a tenant or a key, as bars. */

@@ -42,7 +42,7 @@ function segment(text) {
   const fence = FENCE.exec(text);
   if (fence?.index === 0) {
     const mark = fence[1] ?? fence[2];
-    const close = new RegExp(`\\n {0,3}${mark[0]}{${mark.length},}[ \\t]*(?:\\n|$)`).exec(text);
+    const close = new RegExp(`\\n {0,3}${mark[0]}{${Math.min(mark.length, 99)},}[ \\t]*(?:\\n|$)`).exec(text);
     return { part: close ? text.slice(0, close.index + close[0].length) : text, isCode: true };
   }
   const most = text.slice(0, fence?.index);
@@ -161,7 +161,7 @@ function block(token, isNext) {
     case "checkbox":
       return inline([token]);
     default: // html, and what was not read
-      return html`<div>${token.text}</div>`;
+      return html`<div>${token.text.trimEnd()}</div>`;
   }
 }
 

@@ -75,7 +75,7 @@ export function Playground({ about, models, error, isAdmin, askForKey }) {
     <section class="chat" aria-label="Conversation">
       <${Scroller} answer=${answer} id=${id}>
         ${error && (error.status === 403 ? html`<${NoChat} error=${error} isAdmin=${isAdmin} askForKey=${askForKey} />` : html`<${ErrorBox} error=${error} />`)}
-        ${!models && about?.needs_key && html`<${Notice} title="This server needs a key" action=${["Enter a key", askForKey]}>Ask its operator for one.<//>`}
+        ${!models && !error && about?.needs_key && html`<${Notice} title="This server needs a key" action=${["Enter a key", askForKey]}>Ask its operator for one.<//>`}
         ${!messages.length && !error && models && html`<${Welcome} model=${options.model} send=${send} />`}
         ${messages.map(view)}
         ${answer && html`<${AnswerView} key=${answer.id} answer=${answer} />`}
@@ -91,7 +91,7 @@ export function Playground({ about, models, error, isAdmin, askForKey }) {
 
 const NoChat = ({ error, isAdmin, askForKey }) =>
   isAdmin
-    ? html`<${Notice} title="This key administers" action=${["Make a key that chats", () => (location.hash = "keys/new")]}>It opens Status and Keys, and
+    ? html`<${Notice} title="This key administers" action=${["Make a key that chats", () => (location.hash = "keys/new")]}>It opens Status, Requests and Keys, and
         does not chat. The page keeps it, and uses the new key here.<//>`
     : html`<${Notice} title="This key does not chat" action=${["Enter another key", askForKey]}>${error.message}<//>`;
 

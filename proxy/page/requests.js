@@ -64,7 +64,7 @@ export function Requests({ about, askForKey }) {
         ]} />`
       }
     </section>
-    ${shown && html`<${Trace} id=${shown} close=${() => setShown(null)} />`}`;
+    ${shown && html`<${Trace} id=${shown} nameOf=${nameOf} close=${() => setShown(null)} />`}`;
 }
 
 function Filter({ field: { name, schema, description }, value, set }) {
@@ -91,13 +91,14 @@ function ordered(stages) {
   return below(null, 0);
 }
 
-function Trace({ id, close }) {
+function Trace({ id, nameOf, close }) {
   const [found, setFound] = useState(null);
   const [error, setError] = useState(null);
   useEffect(() => {
     call(`${PATH}/${encodeURIComponent(id)}`).then(setFound, setError);
   }, [id]);
-  const { stages, ...facts } = found ?? { stages: [] };
+  const { stages, id: _, key_id: key, tenant, ...others } = found ?? { stages: [] };
+  const facts = { caller: nameOf(key, tenant), ...others };
   const total = facts.duration_ms || 1;
   const share = (ms) => Math.min(Math.max(ms / total, 0), 1);
   const bar = (depth, name, begin, duration, kind, note) => html`

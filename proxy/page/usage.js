@@ -65,7 +65,7 @@ export function Usage({ nameOf }) {
         )}</dl>
       </div>
       <${ErrorBox} error=${error} />
-      <${Chart} key=${series.length} label=${`${measure} by day and ${by}`} height=${150} bars series=${series} format=${format} />
+      <${Chart} key=${`${measure} ${series.length}`} label=${`${measure} by day and ${by}`} height=${150} bars series=${series} format=${format} />
       <ul class="legend">${stack.map((each, place) => html`<li><i class=${`c${place}`}></i>${each.name} <b>${format(each.total)}</b></li>`)}</ul>
       <${Table} label="Usage" rows=${[...rows].reverse()} empty="No usage in these days." columns=${[
         ["day", (row) => row.day],
