@@ -98,7 +98,7 @@ def test_axe_finds_no_violation_in_any_view(tmp_path: Path, page: Browser, views
         page.show(1280, 800, theme=theme)
         found = {name: violations(page) for name in views(server)}
         page.open("about:blank")
-    assert len(found) == 12
+    assert len(found) == 11
     assert {name: each for name, each in found.items() if each} == {}
 
 
