@@ -95,7 +95,7 @@ export async function* events(path, options) {
 
 /** Reads the live status until `signal` aborts; comes again after a pause when the stream ends. */
 export async function watch({ signal, onEvent, onState }) {
-  for (let failures = 0; !signal.aborted;) {
+  for (let failures = 0; !signal.aborted; ) {
     try {
       for await (const event of events("metrics/live", { signal })) {
         onEvent(event);

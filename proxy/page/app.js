@@ -6,7 +6,12 @@ import { Status } from "./status.js";
 import { Keys } from "./keys.js";
 import { Requests } from "./requests.js";
 
-const VIEWS = { playground: ["Playground", Playground], status: ["Status", Status], requests: ["Requests", Requests], keys: ["Keys", Keys] };
+const VIEWS = {
+  playground: ["Playground", Playground],
+  status: ["Status", Status],
+  requests: ["Requests", Requests],
+  keys: ["Keys", Keys],
+};
 const THEMES = { "": "Auto", light: "Light", dark: "Dark" };
 const viewOf = () => {
   const [name] = location.hash.slice(1).split(/[/?]/);

@@ -155,7 +155,14 @@ function checked({ id, title, model, nodes, leaf }) {
     const texts = Object.fromEntries(TEXTS.filter((name) => isText(node[name])).map((name) => [name, node[name]]));
     const figures = Object.entries(timings ?? {}).filter(([, value]) => Number.isFinite(value));
     return {
-      ...{ id: node.id, parent: node.parent, role, content, ...texts, calls: calls.map(({ id, name, arguments: given }) => ({ id, name, arguments: given })) },
+      ...{
+        id: node.id,
+        parent: node.parent,
+        role,
+        content,
+        ...texts,
+        calls: calls.map(({ id, name, arguments: given }) => ({ id, name, arguments: given })),
+      },
       ...(timings && { timings: Object.fromEntries(figures) }),
       ...(isText(error?.message) && { error: { message: error.message } }),
     };

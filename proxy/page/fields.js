@@ -42,8 +42,8 @@ export function Inputs({ schemas, body, values = {}, texts = {}, prefix = "" }) 
       case "string":
         return html`<${Field} label=${words(name)} hint=${hint}><input name=${own} ...${{ maxLength, pattern: pattern?.replaceAll("-]", "\\-]") }}
             required=${isRequired} defaultValue=${value ?? ""} list=${texts[name] && `of-${own}`} autocomplete="off" />${
-          texts[name] && html`<datalist id=${`of-${own}`}>${texts[name].map((each) => html`<option value=${each} />`)}</datalist>`
-        }<//>`;
+              texts[name] && html`<datalist id=${`of-${own}`}>${texts[name].map((each) => html`<option value=${each} />`)}</datalist>`
+            }<//>`;
       default:
         return html`<${Field} label=${words(name)} hint=${hint}><input name=${own} type="number" min=${minimum} max=${maximum} step="any"
             placeholder="none" defaultValue=${value ?? ""} /><//>`;
@@ -88,12 +88,21 @@ export const entered = (form, schemas, body, values = {}, prefix = "") =>
           return [name, entered(form, schemas, schemas.LimitsBody, {}, prefix)];
         case "models": {
           const limits = form.getAll(own).map((model) => [model, entered(form, schemas, schemas.LimitsBody, {}, `${model}/`)]);
-          return [name, { ...Object.fromEntries(Object.keys(values[name] ?? {}).map((each) => [each, null])), ...Object.fromEntries(limits) }];
+          return [
+            name,
+            { ...Object.fromEntries(Object.keys(values[name] ?? {}).map((each) => [each, null])), ...Object.fromEntries(limits) },
+          ];
         }
         case "choices":
           return [name, form.getAll(own)];
         case "list":
-          return [name, text.split(",").map((each) => each.trim()).filter(Boolean)];
+          return [
+            name,
+            text
+              .split(",")
+              .map((each) => each.trim())
+              .filter(Boolean),
+          ];
         case "date-time":
           if (text === values[name]?.slice(0, 16)) return [name, values[name]]; // has its seconds
           return [name, text ? `${text}:00Z` : null];

@@ -64,8 +64,11 @@ export function Dialog({ title, action, save, close, isWide, children }) {
 
 /** What a view needs before it can show anything. action: [label, what it does]. */
 export function Notice({ title, action, children }) {
-  return html`<section class="notice"><h2>${title}</h2><p>${children}</p>${action && html`<button type="button" class="primary"
-      onClick=${action[1]}>${action[0]}</button>`}</section>`;
+  return html`<section class="notice"><h2>${title}</h2><p>${children}</p>${
+    action &&
+    html`<button type="button" class="primary"
+      onClick=${action[1]}>${action[0]}</button>`
+  }</section>`;
 }
 
 export function Field({ label, hint, error, children }) {
@@ -105,8 +108,11 @@ export function Table({ label, columns, rows, empty = "None.", id }) {
 
 /** A part of a view with its heading, its button and its dialog. */
 export function Section({ title, action, onAction, children }) {
-  return html`<section class="panel wide"><div class="row between"><h2>${title}</h2>${action && html`<button type="button"
-      class="primary" onClick=${onAction}>${action}</button>`}</div>${children}</section>`;
+  return html`<section class="panel wide"><div class="row between"><h2>${title}</h2>${
+    action &&
+    html`<button type="button"
+      class="primary" onClick=${onAction}>${action}</button>`
+  }</div>${children}</section>`;
 }
 
 /** mark: a share at which the bar has a line. */
@@ -146,7 +152,11 @@ export function seconds(value) {
   if (value === 0) return "0";
   if (value < 1) return `${(value * 1000).toFixed(value < 0.0995 ? 1 : 0)} ms`;
   if (value < 99.5) return `${value.toFixed(1)} s`;
-  const [unit, name] = [[60, "min"], [3600, "h"], [86_400, "days"]].findLast(([each], place) => !place || value >= 2 * each);
+  const [unit, name] = [
+    [60, "min"],
+    [3600, "h"],
+    [86_400, "days"],
+  ].findLast(([each], place) => !place || value >= 2 * each);
   return `${Math.round(value / unit)} ${name}`;
 }
 

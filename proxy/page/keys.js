@@ -1,5 +1,20 @@
 /** Tenants and keys, and the tabs of usage and audit: everything through the public /admin/v1. */
-import { html, CopyButton, Dialog, ErrorBox, Field, Fragment, Notice, Section, Table, moment, number, words, useEffect, useState } from "./html.js";
+import {
+  html,
+  CopyButton,
+  Dialog,
+  ErrorBox,
+  Field,
+  Fragment,
+  Notice,
+  Section,
+  Table,
+  moment,
+  number,
+  words,
+  useEffect,
+  useState,
+} from "./html.js";
 import { call, callerNames, document as apiDocument, keys as session, list } from "./api.js";
 import { entered, Inputs, isNumber, plainOf } from "./fields.js";
 import { Budgets, forgetLimits, LimitsDialog } from "./limits.js";
@@ -68,7 +83,8 @@ function useFilter(records, state, states) {
   const [sought, setSought] = useState("");
   const [wanted, setWanted] = useState("");
   const found = records.filter(
-    (each) => (!wanted || state(each) === wanted) && JSON.stringify(Object.values(each)).toLowerCase().includes(sought.trim().toLowerCase()),
+    (each) =>
+      (!wanted || state(each) === wanted) && JSON.stringify(Object.values(each)).toLowerCase().includes(sought.trim().toLowerCase()),
   );
   return [
     found,
@@ -80,15 +96,19 @@ function useFilter(records, state, states) {
 }
 
 /** Buttons of a row. actions: [what it does, its dialog]. */
-const actions = (name, all, open) => html`<span class="row end">${all.map(
-  ([label, dialog]) => html`<button type="button" class="quiet small" aria-label=${`${label} ${name}`} onClick=${() => open(dialog)}>${label}</button>`,
-)}</span>`;
+const actions = (name, all, open) =>
+  html`<span class="row end">${all.map(
+    ([label, dialog]) =>
+      html`<button type="button" class="quiet small" aria-label=${`${label} ${name}`} onClick=${() => open(dialog)}>${label}</button>`,
+  )}</span>`;
 const State = ({ state }) => html`<span class=${`badge ${state === "active" ? "good" : "bad"}`}>${state}</span>`;
 const LimitsCell = ({ record, open }) => {
   const text = [shown(record.limits), ...Object.entries(record.of_models ?? {}).map(([model, limits]) => `${model}: ${shown(limits)}`)]
     .filter(Boolean)
     .join("; ");
-  return text ? html`<span class="wrap">${text} <button type="button" class="link" aria-label=${`Used of the limits of ${record.name}`} onClick=${open}>used</button></span>` : "–";
+  return text
+    ? html`<span class="wrap">${text} <button type="button" class="link" aria-label=${`Used of the limits of ${record.name}`} onClick=${open}>used</button></span>`
+    : "–";
 };
 const hasBudget = ({ limits }) => Object.entries(limits).some(([name, value]) => name.startsWith("monthly") && value != null);
 
@@ -140,7 +160,15 @@ function KeyList({ schemas, keys, tenants, texts, nameOf, changed, chatWith }) {
           html`<span class="hidden">actions</span>`,
           (key) =>
             stateOf(key) !== "revoked" &&
-            actions(key.name, [["Change", "change"], ["Rotate", "rotate"], ["Revoke", "revoke"]], (name) => setDialog({ name, key })),
+            actions(
+              key.name,
+              [
+                ["Change", "change"],
+                ["Rotate", "rotate"],
+                ["Revoke", "revoke"],
+              ],
+              (name) => setDialog({ name, key }),
+            ),
         ],
       ]} />
     <//>
@@ -207,7 +235,15 @@ function TenantList({ schemas, tenants, keys, texts, nameOf, changed }) {
         ["state", (one) => html`<${State} state=${stateOfTenant(one)} />`],
         [
           html`<span class="hidden">actions</span>`,
-          (one) => actions(one.name, [["Change", "edit"], ["Delete", "delete"]], (name) => setDialog({ name, one })),
+          (one) =>
+            actions(
+              one.name,
+              [
+                ["Change", "edit"],
+                ["Delete", "delete"],
+              ],
+              (name) => setDialog({ name, one }),
+            ),
         ],
       ]} />
     <//>

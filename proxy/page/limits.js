@@ -9,14 +9,21 @@ export const forgetLimits = () => {
   read = new Map();
 };
 const limitsOf = (tenant) => {
-  if (!read.has(tenant)) read.set(tenant, call(`admin/v1/limits?tenant=${encodeURIComponent(tenant)}`).then((answer) => answer.data));
+  if (!read.has(tenant))
+    read.set(
+      tenant,
+      call(`admin/v1/limits?tenant=${encodeURIComponent(tenant)}`).then((answer) => answer.data),
+    );
   return read.get(tenant);
 };
 
 function useLimits(tenant, when) {
   const [[limits, error], setFound] = useState([null, null]);
   useEffect(() => {
-    limitsOf(tenant).then((found) => setFound([found, null]), (problem) => setFound([null, problem]));
+    limitsOf(tenant).then(
+      (found) => setFound([found, null]),
+      (problem) => setFound([null, problem]),
+    );
   }, [tenant, when]);
   return [limits, error];
 }
@@ -42,11 +49,14 @@ export function LimitsDialog({ tenant, keyId, nameOf, close }) {
   return html`
     <${Dialog} title=${`Limits of ${keyId ? nameOf(keyId) : tenant}`} close=${close} isWide>
       <${ErrorBox} error=${error} />
-      ${shown && html`<${Table} label="Limits" rows=${shown} empty="It has no limits." columns=${[
-        ["of", (one) => (one.key ? nameOf(one.key) : one.model ? `model ${one.model}` : "tenant")],
-        ["limit", (one) => words(one.limit)],
-        ["used", (one) => html`<${Used} one=${one} />`, "number"],
-        ["whole again in", (one) => seconds(one.reset_s), "number"],
-      ]} />`}
+      ${
+        shown &&
+        html`<${Table} label="Limits" rows=${shown} empty="It has no limits." columns=${[
+          ["of", (one) => (one.key ? nameOf(one.key) : one.model ? `model ${one.model}` : "tenant")],
+          ["limit", (one) => words(one.limit)],
+          ["used", (one) => html`<${Used} one=${one} />`, "number"],
+          ["whole again in", (one) => seconds(one.reset_s), "number"],
+        ]} />`
+      }
     <//>`;
 }

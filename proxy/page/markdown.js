@@ -54,7 +54,13 @@ function segment(text) {
 function settled(text) {
   const lines = text.split("\n");
   let bars = 0;
-  while (lines.at(-1 - bars)?.trimStart().startsWith("|")) bars++;
+  while (
+    lines
+      .at(-1 - bars)
+      ?.trimStart()
+      .startsWith("|")
+  )
+    bars++;
   if (bars && bars < 3) return lines.slice(0, -bars).join("\n"); // the head of a table
   let line = lines.pop();
   if (/^[-+*=_#|:`~\d.)>\s]*$/.test(line)) return lines.join("\n");

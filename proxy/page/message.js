@@ -48,8 +48,10 @@ function Tokens({ tokens }) {
   return html`
     <div class="tokens" tabindex="0" role="group" aria-label="Tokens by probability. Left and right show alternatives."
         onKeyDown=${onKeyDown} onBlur=${() => setActive(null)} onMouseOver=${(e) => of(e) && setActive(+of(e))} onMouseLeave=${() => setActive(null)}>
-      <div class="text">${tokens.map((token, place) => html`<span data-token=${place}
-          class=${`t${level(token.logprob)}${place === active ? " active" : ""}`}>${token.token}</span>`)}</div>
+      <div class="text">${tokens.map(
+        (token, place) => html`<span data-token=${place}
+          class=${`t${level(token.logprob)}${place === active ? " active" : ""}`}>${token.token}</span>`,
+      )}</div>
       <div class="alternatives" role="status">${
         chosen
           ? html`
@@ -112,8 +114,11 @@ export function AnswerView({ answer, results, versions, onResult, onAgain }) {
   return html`
     <article class="message assistant" aria-busy=${isRunning}>
       <h2>Assistant ${isRunning && html`<span class="pulse" role="img" aria-label="is writing"></span>`}</h2>
-      ${reasoning && html`<details class="reasoning" open=${isRunning}><summary>Reasoning</summary><${Growing} answer=${answer}
-          part="reasoning" /></details>`}
+      ${
+        reasoning &&
+        html`<details class="reasoning" open=${isRunning}><summary>Reasoning</summary><${Growing} answer=${answer}
+          part="reasoning" /></details>`
+      }
       ${tokens?.length ? html`<${Tokens} tokens=${tokens} />` : html`<${Markdown} text=${text} isRunning=${isRunning} />`}
       ${calls?.map((call) => html`<${Call} call=${call} result=${results?.get(call.id)} onResult=${isRunning ? null : onResult} />`)}
       <${ErrorBox} error=${error}>${onAgain && html`<button type="button" onClick=${onAgain}>Try again</button>`}<//>

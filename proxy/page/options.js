@@ -101,8 +101,11 @@ export function Options({ model, options, set, wrong, body }) {
   const area = (name, label, rows, example) => html`
     <${Field} label=${label} error=${wrong[name]}><textarea name=${name} rows=${rows} spellcheck=${false} value=${options[name]}
         onInput=${(e) => set({ [name]: e.target.value })}></textarea><//>
-    ${example && html`<button type="button" class="quiet small"
-        onClick=${() => set({ [name]: options[name] ? "" : JSON.stringify(example, null, 2) })}>${options[name] ? "Clear" : "Insert an example"}</button>`}`;
+    ${
+      example &&
+      html`<button type="button" class="quiet small"
+        onClick=${() => set({ [name]: options[name] ? "" : JSON.stringify(example, null, 2) })}>${options[name] ? "Clear" : "Insert an example"}</button>`
+    }`;
   return html`
     <aside class="options" aria-label="Request">
       ${area("system", "System prompt", 3)}

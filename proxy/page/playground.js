@@ -109,8 +109,13 @@ function Welcome({ model, send }) {
     <div class="welcome">
       <h2>${model ? html`Talk to <b>${model}</b>` : "No model is served yet"}</h2>
       <p>Answers stream from this server. Nothing leaves it, and the conversation stays in your browser.</p>
-      ${model && html`<div class="row">${SUGGESTIONS.map((text) => html`<button type="button"
-          onClick=${() => send(text)}>${text}</button>`)}</div>`}
+      ${
+        model &&
+        html`<div class="row">${SUGGESTIONS.map(
+          (text) => html`<button type="button"
+          onClick=${() => send(text)}>${text}</button>`,
+        )}</div>`
+      }
     </div>`;
 }
 
@@ -165,8 +170,11 @@ function Composer({ draft, setDraft, image, setImage, send, answer, wrong, isRea
       event.preventDefault();
       send();
     }}>
-      ${image && html`<div class="row"><img src=${image} alt="The image that goes with the message" /><button type="button"
-          class="quiet" onClick=${() => setImage(null)}>Remove image</button></div>`}
+      ${
+        image &&
+        html`<div class="row"><img src=${image} alt="The image that goes with the message" /><button type="button"
+          class="quiet" onClick=${() => setImage(null)}>Remove image</button></div>`
+      }
       <textarea name="message" rows="2" aria-label="Message" placeholder="Message (Enter sends, Shift+Enter breaks the line)"
           value=${draft} onInput=${(e) => setDraft(e.target.value)} onKeyDown=${onKeyDown}></textarea>
       ${notes.map((text) => html`<p class="bad" role="alert">${text}</p>`)}
@@ -174,8 +182,12 @@ function Composer({ draft, setDraft, image, setImage, send, answer, wrong, isRea
         ${context && html`<span class="context">${context}</span>`}
         <label class="file quiet">Add text<input type="file" name="text" accept="text/*,.md,.json,.csv,.log,.py,.js,.ts,.yaml,.toml" onChange=${attachText} /></label>
         ${takesImages && html`<label class="file quiet">Add image<input type="file" name="image" accept="image/*" onChange=${attach} /></label>`}
-        ${answer ? html`<button type="button" class="stop" onClick=${() => answer.stop()}>Stop</button>` : html`<button class="primary"
-            disabled=${!draft.trim() || !isReady}>Send</button>`}
+        ${
+          answer
+            ? html`<button type="button" class="stop" onClick=${() => answer.stop()}>Stop</button>`
+            : html`<button class="primary"
+            disabled=${!draft.trim() || !isReady}>Send</button>`
+        }
       </div>
     </form>`;
 }

@@ -1,5 +1,5 @@
 /** The requests that ended last, by the filters of the API, each with its stages as bars. */
-import { html, Dialog, ErrorBox, Field, Notice, Table, number, seconds, words, useEffect, useState } from "./html.js";
+import { html, Dialog, ErrorBox, Field, Notice, Table, seconds, words, useEffect, useState } from "./html.js";
 import { call, callerNames, document as apiDocument, keys } from "./api.js";
 
 const PATH = "admin/v1/requests";
@@ -15,7 +15,6 @@ export function Requests({ about, askForKey }) {
   const hasKey = Boolean(keys.admin) || about?.needs_key === false;
   const load = () => {
     const given = new URLSearchParams([...filters].filter(([, value]) => value));
-    if (!given.has("limit")) given.set("limit", "200");
     call(`${PATH}?${given}`).then(
       ({ data }) => {
         setRows(data);
@@ -53,10 +52,17 @@ export function Requests({ about, askForKey }) {
         rows &&
         html`<${Table} label="Requests" rows=${rows} id=${(one) => one.id} empty="None that matches." columns=${[
           ["began (UTC)", (one) => one.began_at.slice(5, 19).replace("T", " ")],
-          ["request", (one) => html`<button type="button" class="quiet small cut" title=${one.id} onClick=${() => setShown(one.id)}>${one.id}</button>`],
+          [
+            "request",
+            (one) =>
+              html`<button type="button" class="quiet small cut" title=${one.id} onClick=${() => setShown(one.id)}>${one.id}</button>`,
+          ],
           ["caller", (one) => nameOf(one.key_id, one.tenant)],
           ["model", (one) => one.model ?? "–"],
-          ["end", (one) => html`<span class=${`badge ${one.error ? "bad" : "good"}`}>${one.error ?? one.finish ?? one.status ?? "–"}</span>`],
+          [
+            "end",
+            (one) => html`<span class=${`badge ${one.error ? "bad" : "good"}`}>${one.error ?? one.finish ?? one.status ?? "–"}</span>`,
+          ],
           ["in", (one) => one.prompt_tokens ?? "–", "number"],
           ["out", (one) => one.completion_tokens ?? "–", "number"],
           ["TTFT", (one) => seconds(one.ttft_ms == null ? null : one.ttft_ms / 1000), "number"],
@@ -106,14 +112,15 @@ function Trace({ id, nameOf, close }) {
       <td><span class="track" role="img" aria-label=${`from ${seconds(begin / 1000)} for ${seconds(duration / 1000)}`}><i class=${kind}
           style=${{ marginLeft: `${100 * share(begin)}%`, width: `${100 * Math.min(share(duration), 1 - share(begin))}%` }}></i></span></td>
       <td class="number">${seconds(duration / 1000)}</td><td><span class="wrap muted">${note}</span></td></tr>`;
-  const noteOf = ({ error: ended, attributes }) => [ended, ...Object.entries(attributes).map((each) => each.join(" "))].filter(Boolean).join("  ");
+  const noteOf = ({ error: ended, attributes }) =>
+    [ended, ...Object.entries(attributes).map((each) => each.join(" "))].filter(Boolean).join("  ");
   return html`
     <${Dialog} title=${id} close=${close} isWide>
       <${ErrorBox} error=${error} />
       ${
         found &&
         html`
-        <dl class="facts">${Object.entries(facts).map(([name, value]) => html`<div><dt>${words(name)}</dt><dd>${typeof value === "number" ? number(value) : String(value)}</dd></div>`)}</dl>
+        <dl class="facts">${Object.entries(facts).map(([name, value]) => html`<div><dt>${words(name)}</dt><dd>${String(value)}</dd></div>`)}</dl>
         <div class="scroll" role="region" aria-label="Stages" tabindex="0"><table class="trace"><tbody>
           ${bar(0, "request", 0, facts.duration_ms, "", "")}
           ${ordered(stages).map(([depth, stage]) => bar(depth, stage.name, stage.begin_ms, stage.duration_ms, stage.error ? "failed" : stage.name.split(" ")[0], noteOf(stage)))}

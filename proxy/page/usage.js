@@ -29,14 +29,21 @@ export function Usage({ nameOf }) {
     );
   }, [from, by]);
   const cell = (row, name) => (name === "key" ? nameOf(row.key) : row[name]) || "–";
-  const nameOfRow = (row) => groups.filter((name) => name in row).map((name) => cell(row, name)).join(", ");
+  const nameOfRow = (row) =>
+    groups
+      .filter((name) => name in row)
+      .map((name) => cell(row, name))
+      .join(", ");
 
   /** The groups with the most, the rest as one, each drawn on top of those after it. */
   const [stack, series] = useMemo(() => {
     const at = [];
     for (let time = Date.parse(from); time <= Date.now(); time += 86_400_000) at.push(time / 1000);
     const places = new Map(at.map((time, place) => [day(new Date(time * 1000)), place]));
-    const sums = Map.groupBy(rows.filter((row) => groups[0] in row), nameOfRow);
+    const sums = Map.groupBy(
+      rows.filter((row) => groups[0] in row),
+      nameOfRow,
+    );
     const total = (own) => own.reduce((sum, row) => sum + of(row), 0);
     const sorted = [...sums].map(([name, own]) => ({ name, own, total: total(own) })).sort((one, other) => other.total - one.total);
     const most = COLORS.length - 1;
@@ -53,7 +60,10 @@ export function Usage({ nameOf }) {
   const choice = (label, value, change, all) => html`<${Field} label=${label}><select name=${label} value=${value}
       onChange=${(e) => change(e.target.value)}>${all.map((each) => html`<option value=${each}>${each.replaceAll(",", ", ")}</option>`)}</select><//>`;
   const failed = (row) =>
-    new URLSearchParams({ failed: "true", ...Object.fromEntries(groups.filter((name) => row[name]).map((name) => [name === "key" ? "key_id" : name, row[name]])) });
+    new URLSearchParams({
+      failed: "true",
+      ...Object.fromEntries(groups.filter((name) => row[name]).map((name) => [name === "key" ? "key_id" : name, row[name]])),
+    });
   return html`
     <${Section} title="Usage by day">
       <div class="row filters">
@@ -78,14 +88,29 @@ export function Usage({ nameOf }) {
     <//>`;
 }
 
-const VERBS = { create: "created", update: "changed", delete: "deleted", revoke: "revoked", rotate: "rotated", read: "read", denied: "was denied" };
+const VERBS = {
+  create: "created",
+  update: "changed",
+  delete: "deleted",
+  revoke: "revoked",
+  rotate: "rotated",
+  read: "read",
+  denied: "was denied",
+};
 
 /** A record's fields by name, those of its parts with the part's name before them. */
 const flat = (record, before = "") =>
   Object.entries(record ?? {}).flatMap(([name, value]) =>
     value && typeof value === "object" && !Array.isArray(value) ? flat(value, `${before}${words(name)} `) : [[before + words(name), value]],
   );
-const said = (value) => (value == null || value === "" ? "none" : Array.isArray(value) ? value.join(", ") || "all" : typeof value === "number" ? whole(value) : String(value));
+const said = (value) =>
+  value == null || value === ""
+    ? "none"
+    : Array.isArray(value)
+      ? value.join(", ") || "all"
+      : typeof value === "number"
+        ? whole(value)
+        : String(value);
 
 /** What an entry changed: the fields with another value than before. */
 function changes({ before, after }) {
@@ -93,7 +118,9 @@ function changes({ before, after }) {
     now = new Map(flat(after));
   return [...new Set([...old.keys(), ...now.keys()])]
     .filter((name) => JSON.stringify(old.get(name)) !== JSON.stringify(now.get(name)) && (before || said(now.get(name)) !== "none"))
-    .map((name) => (before && after ? `${name}: ${said(old.get(name))} → ${said(now.get(name))}` : after && `${name}: ${said(now.get(name))}`))
+    .map((name) =>
+      before && after ? `${name}: ${said(old.get(name))} → ${said(now.get(name))}` : after && `${name}: ${said(now.get(name))}`,
+    )
     .filter(Boolean);
 }
 
@@ -113,7 +140,9 @@ export function Audit({ nameOf }) {
     const verb = action.split(".").at(-1);
     return `${nameOf(actor)} ${VERBS[verb] ?? verb.replaceAll("_", " ")} ${objectOf(object)}`;
   };
-  const found = entries.filter((each) => `${sentence(each)} ${each.action} ${each.object}`.toLowerCase().includes(sought.trim().toLowerCase()));
+  const found = entries.filter((each) =>
+    `${sentence(each)} ${each.action} ${each.object}`.toLowerCase().includes(sought.trim().toLowerCase()),
+  );
   return html`
     <${Section} title="Audit log, newest first">
       <div class="row filters"><${Field} label="Search"><input type="search" value=${sought} onInput=${(e) => setSought(e.target.value)} /><//></div>
@@ -121,7 +150,10 @@ export function Audit({ nameOf }) {
       <${Table} label="Audit log" rows=${found} id=${(entry) => entry.number} columns=${[
         ["number", (entry) => entry.number, "number"],
         ["at (UTC)", (entry) => moment(entry.at)],
-        ["what happened", (entry) => html`<span class="wrap" title=${`${entry.actor} ${entry.action} ${entry.object}`}>${sentence(entry)}</span>`],
+        [
+          "what happened",
+          (entry) => html`<span class="wrap" title=${`${entry.actor} ${entry.action} ${entry.object}`}>${sentence(entry)}</span>`,
+        ],
         ["changes", (entry) => html`<span class="wrap muted">${changes(entry).join("; ") || "–"}</span>`],
       ]} />
     <//>`;
