@@ -39,7 +39,7 @@ export const versionsOf = (conversation, node) => conversation.nodes.filter((eac
  *  A conversation: {id, title, model, nodes, leaf}; a node is a message with its id and its parent's, which stands before it. */
 class Conversations {
   constructor() {
-    this.all = stored(HISTORY, []).filter((each) => each.nodes);
+    this.all = [].concat(stored(HISTORY, [])).filter((each) => each?.nodes);
     this.id = stored(CURRENT, null, "sessionStorage");
     this.answers = new Map(); // that run, by conversation
     this.changed = () => {};

@@ -152,7 +152,7 @@ function KeyList({ schemas, keys, tenants, texts, nameOf, changed, chatWith }) {
         ["scopes", (key) => html`<span class="wrap">${key.scopes.join(", ")}</span>`],
         ["models", (key) => key.models.join(", ") || "all"],
         ["limits", (key) => html`<${LimitsCell} record=${key} open=${() => setDialog({ name: "limits", key })} />`],
-        ["month", (key) => hasBudget(key) && html`<${Budgets} record=${key} tenant=${key.tenant} keyId=${key.id} />`],
+        ["month", (key) => hasBudget(key) && html`<${Budgets} record=${key} owner=${{ key: key.id }} />`],
         ...plainOf(schemas, schemas.KeyBody).map(([name]) => [words(name), (key) => `${key[name] ?? "–"}`, "number"]),
         ["expires", (key) => moment(key.expires_at)],
         ["state", (key) => html`<${State} state=${stateOf(key)} />`],
@@ -198,11 +198,11 @@ function KeyList({ schemas, keys, tenants, texts, nameOf, changed, chatWith }) {
       <p>The key ${key.id} of ${key.tenant} ends within a second, in every proxy. This cannot be undone.</p>
     <//>`
     }
-    ${dialog?.name === "limits" && html`<${LimitsDialog} tenant=${key.tenant} keyId=${key.id} nameOf=${nameOf} close=${close} />`}
+    ${dialog?.name === "limits" && html`<${LimitsDialog} owner=${{ key: key.id }} name=${nameOf(key.id)} close=${close} />`}
   <//>`;
 }
 
-function TenantList({ schemas, tenants, keys, texts, nameOf, changed }) {
+function TenantList({ schemas, tenants, keys, texts, changed }) {
   const [dialog, setDialog] = useState(null); // {name, one}
   const stateOfTenant = (one) => (one.is_active ? "active" : "suspended");
   const [found, filters] = useFilter(tenants, stateOfTenant, ["active", "suspended"]);
@@ -230,7 +230,7 @@ function TenantList({ schemas, tenants, keys, texts, nameOf, changed }) {
           "number",
         ]),
         ["limits", (one) => html`<${LimitsCell} record=${one} open=${() => setDialog({ name: "limits", one })} />`],
-        ["month", (one) => hasBudget(one) && html`<${Budgets} record=${one} tenant=${one.name} />`],
+        ["month", (one) => hasBudget(one) && html`<${Budgets} record=${one} owner=${{ tenant: one.name }} />`],
         ["created", (one) => moment(one.created_at)],
         ["state", (one) => html`<${State} state=${stateOfTenant(one)} />`],
         [
@@ -259,6 +259,6 @@ function TenantList({ schemas, tenants, keys, texts, nameOf, changed }) {
       <p>Its keys must be revoked, and are deleted with it. Its usage is kept.</p>
     <//>`
     }
-    ${dialog?.name === "limits" && html`<${LimitsDialog} tenant=${one.name} nameOf=${nameOf} close=${close} />`}
+    ${dialog?.name === "limits" && html`<${LimitsDialog} owner=${{ tenant: one.name }} name=${one.name} close=${close} />`}
   <//>`;
 }

@@ -1,30 +1,25 @@
-/** What is used of limits: as bars, and all those of a tenant in a dialog. */
+/** What is used of limits: as bars, and all those of a tenant or a key in a dialog. */
 import { html, Dialog, ErrorBox, Meter, Table, number, seconds, words, useEffect, useState } from "./html.js";
 import { call } from "./api.js";
 
 const NEAR = 0.8; // of a budget: from here on it is marked
 
-let read = new Map(); // by tenant, so that the rows of a table ask once
+let read = new Map(); // by query, so that a table and a dialog ask once
 export const forgetLimits = () => {
   read = new Map();
 };
-const limitsOf = (tenant) => {
-  if (!read.has(tenant))
-    read.set(
-      tenant,
-      call(`admin/v1/limits?tenant=${encodeURIComponent(tenant)}`).then((answer) => answer.data),
-    );
-  return read.get(tenant);
-};
 
-function useLimits(tenant, when) {
+/** owner: {tenant} or {key}. Read again when `record` is another. */
+function useLimits(owner, record) {
   const [[limits, error], setFound] = useState([null, null]);
+  const query = String(new URLSearchParams(owner));
   useEffect(() => {
-    limitsOf(tenant).then(
-      (found) => setFound([found, null]),
+    if (!read.has(query)) read.set(query, call(`admin/v1/limits?${query}`));
+    read.get(query).then(
+      ({ data }) => setFound([data, null]),
       (problem) => setFound([null, problem]),
     );
-  }, [tenant, when]);
+  }, [query, record]);
   return [limits, error];
 }
 
@@ -36,23 +31,22 @@ const Used = ({ one }) => {
 };
 
 /** The budgets of the month of a tenant or a key, as bars. */
-export function Budgets({ record, tenant, keyId = null }) {
-  const [limits, error] = useLimits(tenant, record);
+export function Budgets({ owner, record }) {
+  const [limits, error] = useLimits(owner, record);
   if (error) return "–";
-  const own = (limits ?? []).filter((each) => each.key === keyId && !each.model && each.limit.startsWith("monthly"));
+  const own = (limits ?? []).filter((each) => !each.model && each.limit.startsWith("monthly"));
   return own.map((one) => html`<div title=${words(one.limit)}><${Used} one=${one} /></div>`);
 }
 
-export function LimitsDialog({ tenant, keyId, nameOf, close }) {
-  const [limits, error] = useLimits(tenant, tenant);
-  const shown = limits?.filter((each) => !keyId || each.key === keyId);
+export function LimitsDialog({ owner, name, close }) {
+  const [limits, error] = useLimits(owner);
   return html`
-    <${Dialog} title=${`Limits of ${keyId ? nameOf(keyId) : tenant}`} close=${close} isWide>
+    <${Dialog} title=${`Limits of ${name}`} close=${close} isWide>
       <${ErrorBox} error=${error} />
       ${
-        shown &&
-        html`<${Table} label="Limits" rows=${shown} empty="It has no limits." columns=${[
-          ["of", (one) => (one.key ? nameOf(one.key) : one.model ? `model ${one.model}` : "tenant")],
+        limits &&
+        html`<${Table} label="Limits" rows=${limits} empty="It has no limits." columns=${[
+          ["of", (one) => (one.model ? `model ${one.model}` : one.key ? "key" : "tenant")],
           ["limit", (one) => words(one.limit)],
           ["used", (one) => html`<${Used} one=${one} />`, "number"],
           ["whole again in", (one) => seconds(one.reset_s), "number"],

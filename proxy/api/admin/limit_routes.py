@@ -1,8 +1,10 @@
-"""/admin/v1/limits: what a tenant, its keys and its use of models have used of their limits."""
+"""/admin/v1/limits: what a tenant and its use of models, or a key, have used of their limits."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from itertools import islice
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -13,23 +15,26 @@ from proxy.access.limits.caller_meters import MeteredCallers, Unit
 from proxy.access.limits.request_limiter import RequestLimiter
 from proxy.access.store.store import Store
 from proxy.api.admin.admin_bodies import TenantName
+from proxy.api.admin.admin_routes import Text
 from proxy.api.http.body_reader import BodyReader
 from proxy.api.http.typed_route import QueryParameters, typed_router
 from proxy.api.openapi.responses import Answer, ListAnswer, answers
 from proxy.api.pools.operator import actor
+from proxy.domain.errors import InvalidRequest
 from proxy.domain.identity import NO_LIMITS, Caller, Limits
 from proxy.domain.model import NANOS
 from proxy.state.meters import MeterKind
 
-MOST_KEYS = 200
+MOST_MODELS = 100  # of one answer, which is made at once
 
 
 class LimitsQuery(QueryParameters):
-    tenant: TenantName = Field(description="The tenant's name.")
+    tenant: TenantName | None = Field(None, description="The tenant's name.")
+    key: Text | None = Field(None, description="Instead of a tenant, the key's id.")
 
 
 class LimitAnswer(Answer):
-    key: str | None = Field(description="The key's id; null: of the tenant.", examples=[None])
+    key: str | None = Field(description="The key's id; null: of a tenant.", examples=[None])
     model: str | None = Field(description="Null: of every model.", examples=["demo"])
     limit: str = Field(description="Its name.", examples=["tokens_per_day"])
     most: float = Field(examples=[1_000_000])
@@ -42,7 +47,7 @@ class LimitAnswer(Answer):
 
 class LimitList(ListAnswer):
     data: list[LimitAnswer] = Field(
-        description=f"Those that are set; of keys, those of the first {MOST_KEYS}."
+        description=f"Those that are set; of models, those of the first {MOST_MODELS}."
     )
 
 
@@ -52,20 +57,24 @@ def routes(store: Store, limiter: RequestLimiter, bodies: BodyReader) -> APIRout
 
     @router.get("", responses=answers(LimitList, 400, 503))
     async def show_limits(query: Annotated[LimitsQuery, Query()]) -> Response:
-        """What a tenant, its keys and its use of single models have used of their limits."""
+        """What a tenant and its use of single models, or a key, have used of their limits."""
         actor()
-        tenant = await store.tenants.show(query.tenant)
-        keys = await store.keys.list(tenant=tenant.name, after="", limit=MOST_KEYS)
-        limited: list[tuple[str | None, str | None, Limits]] = [
-            (None, None, tenant.limits),
-            *((key.id, None, key.limits) for key in keys if key.revoked_at is None),
-            *((None, model, limits) for model, limits in tenant.of_models.items()),
-        ]
+        if (query.tenant is None) == (query.key is None):
+            raise InvalidRequest("Name a tenant or a key.", param="tenant")
+        limited: list[tuple[str | None, str | None, Limits]]
+        if query.key is not None:
+            key = await store.keys.show(query.key)
+            name, limited = key.tenant, [(key.id, None, key.limits)]
+        else:
+            tenant = await store.tenants.show(query.tenant or "")
+            models = islice(sorted(tenant.of_models.items()), MOST_MODELS)
+            name = tenant.name
+            limited = [(None, None, tenant.limits), *((None, *each) for each in models)]
         data = [
-            {"key": key, "model": model, **each}
-            for key, model, limits in limited
+            {"key": of_key, "model": model, **each}
+            for of_key, model, limits in limited
             if limits != NO_LIMITS
-            async for each in used(tenant.name, key, model, limits)
+            async for each in used(name, of_key, model, limits)
         ]
         return JSONResponse({"object": "list", "data": data})
 
@@ -80,6 +89,7 @@ def routes(store: Store, limiter: RequestLimiter, bodies: BodyReader) -> APIRout
             key_limits=limits if key else NO_LIMITS,
             of_models={model: limits} if model else {},
         )
+        await asyncio.sleep(0)  # a ledger in memory waits for nothing
         meters = await callers.meters(caller, model or "")
         standings = (await limiter.look_at(meters)) if meters.meters else ()
         for meter, unit, (left, reset_us) in zip(
