@@ -9,12 +9,12 @@ export const forgetLimits = () => {
   read = new Map();
 };
 
-/** owner: {tenant} or {key}. Read again when `record` is another. */
+/** owner: {tenant} or {key}. Read again when `record` is another, and without one each time. */
 function useLimits(owner, record) {
   const [[limits, error], setFound] = useState([null, null]);
   const query = String(new URLSearchParams(owner));
   useEffect(() => {
-    if (!read.has(query)) read.set(query, call(`admin/v1/limits?${query}`));
+    if (!record || !read.has(query)) read.set(query, call(`admin/v1/limits?${query}`));
     read.get(query).then(
       ({ data }) => setFound([data, null]),
       (problem) => setFound([null, problem]),
