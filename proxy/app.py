@@ -377,9 +377,10 @@ def compose(
         owner = Owner(settings.has_one_caller)
         routers += batch_routes.routes(files, batch_store, batches, owner, bodies=bodies)
     if store is not None:
-        from proxy.api.admin import admin_routes  # imports the store's libraries
+        from proxy.api.admin import admin_routes, limit_routes  # import the store's libraries
 
         routers += admin_routes.routers(store, store.audited_calls.read, bodies)
+        routers += [limit_routes.routes(store, limiter, bodies)]
     # where anybody may do everything, there are no routes of pools and of others' requests
     if settings.auth != "off":
         routers += [recent_routes.routes(recent, bodies=bodies)]

@@ -22,6 +22,8 @@ class RequestsQuery(QueryParameters):
     limit: Annotated[int, Field(ge=1, le=200)] = Field(50, description="How many at most.")
     model: Name | None = Field(None, description="Only requests for this model, by public name.")
     tenant: Name | None = Field(None, description="Only this tenant's requests.")
+    key_id: Name | None = Field(None, description="Only requests of the key with this id.")
+    error: Name | None = Field(None, description="Only requests that got an error of this code.")
     min_ms: Annotated[float, Field(ge=0)] | None = Field(
         None, description="Only requests that took at least so long."
     )
@@ -107,6 +109,8 @@ def routes(recent: RecentRequests, *, bodies: BodyReader) -> APIRouter:
             query.limit,
             model=query.model,
             tenant=query.tenant,
+            key_id=query.key_id,
+            error=query.error,
             min_ms=query.min_ms,
             failed=query.failed,
         )

@@ -1,11 +1,15 @@
 /** One answer while it comes: the fold of its chunks, whose changes are shown once a frame. */
 import { events, keys } from "./api.js";
 
+const LEAST_S = 0.05, // of a rate
+  MOST_IN_MS = 16; // tokens: more have come in a burst, which has no rate
+
 export class Answer {
   constructor() {
     Object.assign(this, { text: "", reasoning: "", calls: [], tokens: [], finish: null, usage: null, error: null });
     this.startedAt = performance.now();
     this.firstAt = this.lastAt = null;
+    this.moments = 0; // milliseconds in which some of it came
     this.isRunning = true;
     this._listeners = new Set();
     this._isDue = false;
@@ -41,7 +45,8 @@ export class Answer {
     return {
       ttftS: this.firstAt && (this.firstAt - this.startedAt) / 1000,
       tokens,
-      perS: tokens > 1 && decodeS > 0 ? (tokens - 1) / decodeS : null,
+      contextTokens: this.usage?.total_tokens ?? null,
+      perS: tokens > 1 && decodeS >= LEAST_S && tokens <= MOST_IN_MS * this.moments ? (tokens - 1) / decodeS : null,
     };
   }
 
@@ -57,8 +62,10 @@ export class Answer {
     if (choice) {
       const { content, reasoning_content: reasoning, tool_calls: calls } = choice.delta;
       if (content || reasoning || calls) {
-        this.lastAt = performance.now();
-        this.firstAt ??= this.lastAt;
+        const now = performance.now();
+        if (Math.floor(now) !== Math.floor(this.lastAt ?? -1)) this.moments++;
+        this.lastAt = now;
+        this.firstAt ??= now;
       }
       this.text += content ?? "";
       this.reasoning += reasoning ?? "";

@@ -12,7 +12,7 @@ export class ApiError extends Error {
 const unreachable = (error) =>
   Object.assign(new Error("The server cannot be reached. Is it running?"), { cause: error, code: "unreachable" });
 
-export const url = (path) => new URL(path, document.baseURI).href;
+export const url = (path) => new URL(path, globalThis.document.baseURI).href;
 
 /** The response, whose body nobody has read. Throws ApiError. */
 async function request(path, { key = keys.admin, body, method = body ? "POST" : "GET", signal } = {}) {
@@ -41,6 +41,25 @@ export async function list(path, most = 10) {
     after = `&after=${encodeURIComponent(last.number ?? last.id ?? last.name)}`;
   }
   return found;
+}
+
+let described;
+/** The API's document, which is read once. */
+export const document = () => {
+  described ??= call("openapi.json", { key: "" }).catch((error) => {
+    described = undefined;
+    throw error;
+  });
+  return described;
+};
+
+/** nameOf(id, tenant) -> how every view names a caller: its tenant and its key's name, where the store has it.
+ *  known: the keys, where they are read already. */
+export async function callerNames(about, known) {
+  const hasStore = about?.endpoints.includes("GET /admin/v1/keys");
+  const found = known ?? (hasStore ? await list("admin/v1/keys").catch(() => []) : []);
+  const names = new Map(found.map((key) => [key.id, `${key.tenant} / ${key.name}`]));
+  return (id, tenant) => names.get(id) ?? ([tenant, id].filter(Boolean).join(" / ") || "–");
 }
 
 /** The data of each server-sent event, parsed; fetch() because an EventSource sends no key. */
@@ -76,7 +95,7 @@ export async function* events(path, options) {
 
 /** Reads the live status until `signal` aborts; comes again after a pause when the stream ends. */
 export async function watch({ signal, onEvent, onState }) {
-  for (let failures = 0; !signal.aborted;) {
+  for (let failures = 0; !signal.aborted; ) {
     try {
       for await (const event of events("metrics/live", { signal })) {
         onEvent(event);

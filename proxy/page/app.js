@@ -1,13 +1,22 @@
 /** The page: its head, the key, and the three views, of which the address names one. */
-import { html, render, ErrorBox, Field, useEffect, useRef, useState } from "./html.js";
+import { html, render, Dialog, Field, useEffect, useState } from "./html.js";
 import { call, keys } from "./api.js";
 import { Playground } from "./playground.js";
 import { Status } from "./status.js";
 import { Keys } from "./keys.js";
+import { Requests } from "./requests.js";
 
-const VIEWS = { playground: ["Playground", Playground], status: ["Status", Status], keys: ["Keys", Keys] };
+const VIEWS = {
+  playground: ["Playground", Playground],
+  status: ["Status", Status],
+  requests: ["Requests", Requests],
+  keys: ["Keys", Keys],
+};
 const THEMES = { "": "Auto", light: "Light", dark: "Dark" };
-const viewOf = () => (Object.hasOwn(VIEWS, location.hash.slice(1)) ? location.hash.slice(1) : "playground");
+const viewOf = () => {
+  const [name] = location.hash.slice(1).split(/[/?]/);
+  return Object.hasOwn(VIEWS, name) ? name : "playground";
+};
 
 function App() {
   const [view, setView] = useState(viewOf);
@@ -15,6 +24,7 @@ function App() {
   const [models, setModels] = useState(null);
   const [error, setError] = useState(null);
   const [isAsking, setAsking] = useState(false);
+  const [isAdmin, setAdmin] = useState(false); // of a key that does not chat: whether it administers
   const [session, setSession] = useState(0); // counts changes of the key: views start anew
 
   const load = async () => {
@@ -51,10 +61,10 @@ function App() {
     } catch (problem) {
       if (problem.status !== 403) throw problem;
       keys.admin = key; // it may do something else than chat
+      setAdmin(await call("admin/v1/queues").then(Boolean, () => false));
       setError(problem);
     }
     setSession((count) => count + 1);
-    setAsking(false);
   };
   const chatWith = async (key) => {
     keys.chat = key;
@@ -78,12 +88,12 @@ function App() {
         <a class="quiet wide" href="docs">API</a>
         <${Theme} />
         <button type="button" onClick=${() => setAsking(true)} aria-label=${keys.admin || keys.chat ? "Change the key" : "Enter a key"}>
-          <span class=${keys.admin || keys.chat ? "dot on" : "dot"}></span>Key</button>
+          <span class=${keys.admin || keys.chat ? "dot on" : "dot"}></span><span class="wide">Key</span></button>
       </div>
     </header>
     <main id="main" tabindex="-1" class=${view}>
       <h1 class="hidden">${VIEWS[view][0]}</h1>
-      <${View} key=${`${view} ${view === "playground" ? 0 : session}`} about=${about} models=${models} error=${error}
+      <${View} key=${`${view} ${view === "playground" ? 0 : session}`} about=${about} models=${models} error=${error} isAdmin=${isAdmin}
           chatWith=${chatWith} askForKey=${() => setAsking(true)} />
     </main>
     ${isAsking && html`<${KeyDialog} enter=${enter} close=${() => setAsking(false)} />`}`;
@@ -91,27 +101,12 @@ function App() {
 
 function KeyDialog({ enter, close }) {
   const [key, setKey] = useState("");
-  const [error, setError] = useState(null);
-  const dialog = useRef();
-  useEffect(() => dialog.current.showModal(), []);
-  const submit = (event) => {
-    event.preventDefault();
-    enter(key.trim()).catch(setError);
-  };
   return html`
-    <dialog ref=${dialog} onClose=${close} aria-labelledby="key-title">
-      <form onSubmit=${submit}>
-        <h2 id="key-title">Your API key</h2>
-        <p>It stays in the memory of this page: reload it, and the key is gone. A key of the scope <b>admin</b> opens Status and Keys.</p>
-        <${Field} label="API key"><input name="key" type="password" autocomplete="off" spellcheck=${false} value=${key}
-            onInput=${(e) => setKey(e.target.value)} required /><//>
-        <${ErrorBox} error=${error} />
-        <div class="row end">
-          <button type="button" class="quiet" onClick=${() => dialog.current.close()}>Cancel</button>
-          <button class="primary">Use this key</button>
-        </div>
-      </form>
-    </dialog>`;
+    <${Dialog} title="Your API key" action="Use this key" save=${() => enter(key.trim())} close=${close}>
+      <p>It stays in the memory of this page: reload it, and the key is gone. A key of the scope <b>admin</b> opens Status, Requests and Keys.</p>
+      <${Field} label="API key"><input name="key" type="password" autocomplete="off" spellcheck=${false} value=${key}
+          onInput=${(e) => setKey(e.target.value)} required /><//>
+    <//>`;
 }
 
 function Theme() {

@@ -17,11 +17,14 @@ function useTheme() {
   return count;
 }
 
+/** Of stacked bars, from the one at the bottom; also the classes c0 to c5. */
+export const COLORS = ["--accent", "--c1", "--c2", "--c3", "--c4", "--c5"];
+
 const dayOf = (time) => new Date(time * 1000).toISOString().slice(5, 10);
 const timeOf = (time) => new Date(time * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
 
 /** series: lists of values, the first of the times (Unix seconds) or days; the second is drawn filled.
- *  format: of a value, for the axis. bars: instead of lines. onPoint: gets the index under the pointer, or null. */
+ *  format: of a value, for the axis. bars: instead of lines, the highest first, which stand behind those after it. onPoint: gets the index under the pointer, or null. */
 export function Chart({ label, series, format, height = 88, bars = false, span, onPoint }) {
   const element = useRef(),
     plot = useRef();
@@ -32,6 +35,7 @@ export function Chart({ label, series, format, height = 88, bars = false, span, 
     const [accent, soft, line, text] = ["--accent", "--accent-soft", "--line", "--muted"].map((name) =>
       style.getPropertyValue(name).trim(),
     );
+    const colors = COLORS.map((name) => style.getPropertyValue(name).trim());
     const font = `11px ${style.fontFamily}`;
     const axis = { stroke: text, font, grid: { stroke: line, width: 1 }, ticks: { show: false } };
     // what there is, as soon as there are two minutes: a server that has just started has no hour
@@ -67,7 +71,7 @@ export function Chart({ label, series, format, height = 88, bars = false, span, 
             fill: place ? undefined : soft,
             spanGaps: true,
             points: { show: false },
-            ...(bars && { paths: window.uPlot.paths.bars({ size: [0.6, 48] }), fill: accent }),
+            ...(bars && { paths: window.uPlot.paths.bars({ size: [0.6, 48] }), width: 0, fill: colors[series.length - 2 - place] }),
           })),
         ],
       },

@@ -1,5 +1,6 @@
 /** Messages of a conversation. All text is text nodes: nothing that a model or a user writes becomes HTML. */
-import { html, ErrorBox, number, seconds, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
+import { html, CopyButton, ErrorBox, number, seconds, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
+import { Markdown } from "./markdown.js";
 
 const BLOCK = 4000; // characters of one block: the browser lays out anew the last one only
 
@@ -12,11 +13,11 @@ function useAnswer(answer) {
 /** Text that grows: each frame appends what has come to the last block. */
 function Growing({ answer, part }) {
   const element = useRef();
+  const state = useRef({ shown: 0, block: null });
   useLayoutEffect(() => {
-    let shown = 0;
-    let block = null;
     const show = () => {
       const text = answer[part];
+      let { shown, block } = state.current;
       for (let end; shown < text.length; shown = end) {
         block ??= { element: element.current.appendChild(document.createElement("span")), length: 0 };
         const cut = text.indexOf("\n", shown + Math.max(BLOCK - block.length, 0));
@@ -25,6 +26,7 @@ function Growing({ answer, part }) {
         block.length += end - shown;
         if (cut >= 0) block = null;
       }
+      state.current = { shown, block };
     };
     show();
     return answer.listen?.(show);
@@ -46,8 +48,10 @@ function Tokens({ tokens }) {
   return html`
     <div class="tokens" tabindex="0" role="group" aria-label="Tokens by probability. Left and right show alternatives."
         onKeyDown=${onKeyDown} onBlur=${() => setActive(null)} onMouseOver=${(e) => of(e) && setActive(+of(e))} onMouseLeave=${() => setActive(null)}>
-      <div class="text">${tokens.map((token, place) => html`<span data-token=${place}
-          class=${`t${level(token.logprob)}${place === active ? " active" : ""}`}>${token.token}</span>`)}</div>
+      <div class="text">${tokens.map(
+        (token, place) => html`<span data-token=${place}
+          class=${`t${level(token.logprob)}${place === active ? " active" : ""}`}>${token.token}</span>`,
+      )}</div>
       <div class="alternatives" role="status">${
         chosen
           ? html`
@@ -102,29 +106,54 @@ function Figures({ timings, finish, isRunning }) {
   return html`<dl class="figures">${words.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
 }
 
-/** answer: a running Answer, or a message of the history. */
-export function AnswerView({ answer, results, onResult, onRetry }) {
+/** answer: a running Answer, or a message of the history. onAgain: asks for another version. */
+export function AnswerView({ answer, results, versions, onResult, onAgain }) {
   useAnswer(answer);
   const { isRunning = false, reasoning, calls, tokens, error, finish, timings } = answer;
-  const part = answer.listen ? "text" : "content";
+  const text = answer.text ?? answer.content;
   return html`
     <article class="message assistant" aria-busy=${isRunning}>
       <h2>Assistant ${isRunning && html`<span class="pulse" role="img" aria-label="is writing"></span>`}</h2>
-      ${reasoning && html`<details class="reasoning" open=${isRunning}><summary>Reasoning</summary><${Growing} answer=${answer}
-          part="reasoning" /></details>`}
-      ${tokens?.length ? html`<${Tokens} tokens=${tokens} />` : html`<${Growing} key=${part} answer=${answer} part=${part} />`}
+      ${
+        reasoning &&
+        html`<details class="reasoning" open=${isRunning}><summary>Reasoning</summary><${Growing} answer=${answer}
+          part="reasoning" /></details>`
+      }
+      ${tokens?.length ? html`<${Tokens} tokens=${tokens} />` : html`<${Markdown} text=${text} isRunning=${isRunning} />`}
       ${calls?.map((call) => html`<${Call} call=${call} result=${results?.get(call.id)} onResult=${isRunning ? null : onResult} />`)}
-      <${ErrorBox} error=${error}>${onRetry && html`<button type="button" onClick=${onRetry}>Try again</button>`}<//>
+      <${ErrorBox} error=${error}>${onAgain && html`<button type="button" onClick=${onAgain}>Try again</button>`}<//>
       ${timings && html`<${Figures} timings=${timings} finish=${finish} isRunning=${isRunning} />`}
+      ${
+        !isRunning &&
+        html`<div class="row actions">${versions}${text && html`<${CopyButton} text=${text} />`}${
+          onAgain && html`<button type="button" class="quiet" onClick=${onAgain}>Regenerate</button>`
+        }</div>`
+      }
     </article>`;
 }
 
-export function GivenView({ message }) {
+export function GivenView({ message, versions, onEdit }) {
   const name = { user: "You", tool: `Result of ${message.name}`, system: "System" }[message.role];
+  const [draft, setDraft] = useState(null);
+  const save = (event) => {
+    event.preventDefault();
+    if (draft.trim()) onEdit(draft);
+    setDraft(null);
+  };
+  if (draft !== null && onEdit)
+    return html`
+      <form class="message edit" onSubmit=${save}>
+        <textarea name="edit" aria-label="Your message" rows="3" value=${draft} ref=${(area) => area !== document.activeElement && area?.focus()}
+            onInput=${(e) => setDraft(e.target.value)} onKeyDown=${(event) => event.key === "Escape" && setDraft(null)}></textarea>
+        <div class="row end"><button type="button" class="quiet" onClick=${() => setDraft(null)}>Cancel</button><button class="primary">Send</button></div>
+      </form>`;
   return html`
     <article class=${`message ${message.role}`}>
       <h2>${name}</h2>
       ${message.image && html`<img src=${message.image} alt="The image that you sent" />`}
       <div class="text">${message.content}</div>
+      <div class="row actions">${versions}<${CopyButton} text=${message.content} />${
+        onEdit && html`<button type="button" class="quiet" onClick=${() => setDraft(message.content)}>Edit</button>`
+      }</div>
     </article>`;
 }

@@ -1,189 +1,107 @@
 /** The playground: a conversation with a model, and the request behind it. */
-import { html, ErrorBox, Field, useEffect, useMemo, useRef, useState } from "./html.js";
-import { Answer } from "./answer.js";
+import { html, ErrorBox, Notice, whole, useEffect, useRef, useState } from "./html.js";
+import { conversations, pathOf, versionsOf } from "./conversations.js";
+import { History } from "./history.js";
 import { AnswerView, GivenView } from "./message.js";
-import { RequestCode } from "./request_code.js";
+import { bodyOf, keepOptions, keptOptions, ModelChoice, Options, wrongIn } from "./options.js";
 
-const HISTORY = "conversations",
-  MOST_KEPT = 30;
-const SAMPLING = [
-  ["temperature", "Temperature", "0.1", 0],
-  ["top_p", "Top p", "0.05", 0],
-  ["max_tokens", "Max tokens", "1", 1],
-  ["seed", "Seed", "1", null],
-  ["frequency_penalty", "Frequency penalty", "0.1", -2],
-  ["presence_penalty", "Presence penalty", "0.1", -2],
-];
-const EXAMPLE_TOOLS = [
-  {
-    type: "function",
-    function: {
-      name: "get_weather",
-      description: "The weather of a city.",
-      parameters: { type: "object", properties: { city: { type: "string" } }, required: ["city"] },
-    },
-  },
-];
-const EXAMPLE_SCHEMA = {
-  type: "object",
-  properties: { name: { type: "string" }, age: { type: "integer" } },
-  required: ["name", "age"],
-  additionalProperties: false,
-};
-const EMPTY = { model: "", system: "", stop: "", tools: "", schema: "", logprobs: false };
 const SUGGESTIONS = ["Hello! Who are you?", "What is this project?", "Tell me a short story."];
+const MOST_TEXT = 200_000; // bytes of an attached file
 
-const stored = () => {
-  try {
-    return JSON.parse(localStorage.getItem(HISTORY)) ?? [];
-  } catch {
-    return [];
-  }
-};
-/** Without images and tokens, which are large. */
-const store = (conversations) => {
-  const kept = conversations
-    .slice(0, MOST_KEPT)
-    .map((each) => ({ ...each, messages: each.messages.map(({ image, tokens, ...rest }) => rest) }));
-  try {
-    localStorage.setItem(HISTORY, JSON.stringify(kept));
-  } catch {
-    /* full or off: the page's memory has them */
-  }
-  return conversations;
-};
+let kept; // outside of the component, which its user leaves for other views
 
-/** A field's JSON: [value, what is wrong with it]. */
-const parsed = (text) => {
-  if (!text.trim()) return [undefined, null];
-  try {
-    return [JSON.parse(text), null];
-  } catch (error) {
-    return [undefined, error.message];
-  }
-};
-
-function toWire(message) {
-  if (message.role === "tool") return { role: "tool", tool_call_id: message.callId, content: message.content };
-  if (message.role !== "assistant") {
-    if (!message.image) return { role: message.role, content: message.content };
-    return {
-      role: "user",
-      content: [
-        { type: "text", text: message.content },
-        { type: "image_url", image_url: { url: message.image } },
-      ],
-    };
-  }
-  const wire = { role: "assistant", content: message.content || null };
-  if (message.calls?.length)
-    wire.tool_calls = message.calls.map((call) => ({
-      id: call.id,
-      type: "function",
-      function: { name: call.name, arguments: call.arguments },
-    }));
-  return wire;
-}
-
-/** Only what the user set: all else is the model's own default. */
-function bodyOf(options, messages) {
-  const body = {
-    model: options.model,
-    messages: [...(options.system ? [{ role: "system", content: options.system }] : []), ...messages.map(toWire)],
-  };
-  for (const [name] of SAMPLING) if (options[name]) body[name] = Number(options[name]);
-  if (options.stop) body.stop = options.stop;
-  if (options.logprobs) Object.assign(body, { logprobs: true, top_logprobs: 5 });
-  const [tools] = parsed(options.tools),
-    [schema] = parsed(options.schema);
-  if (tools) body.tools = tools;
-  if (schema) body.response_format = { type: "json_schema", json_schema: { name: "answer", strict: true, schema } };
-  return { ...body, stream: true, stream_options: { include_usage: true, continuous_usage_stats: true } };
-}
-
-// Outside of the component: an answer runs on while its user looks at another view.
-const session = { conversations: null, id: null, answer: null, options: EMPTY, redraw: () => {} };
-
-export function Playground({ models, error }) {
-  session.conversations ??= stored();
+export function Playground({ about, models, error, isAdmin, askForKey }) {
+  kept ??= keptOptions();
   const [, setCount] = useState(0);
-  session.redraw = () => setCount((count) => count + 1);
-  const redraw = () => session.redraw();
+  const redraw = () => setCount((count) => count + 1);
+  conversations.changed = redraw;
   const set = (changes) => {
-    session.options = { ...session.options, ...changes };
+    kept = { ...kept, ...changes };
+    keepOptions(kept);
     redraw();
   };
 
   const chatting = (models ?? []).filter((each) => !each.pooling);
-  const { conversations, id, answer } = session;
-  const options = { ...session.options, model: session.options.model || chatting[0]?.id || "" };
-  const model = chatting.find((each) => each.id === options.model);
-  const conversation = conversations.find((each) => each.id === id);
-  const messages = conversation?.messages ?? [];
+  const model = chatting.find((each) => each.id === kept.model) ?? chatting[0];
+  const options = { ...kept, model: model?.id ?? "" };
+  const { id, current } = conversations;
+  const messages = pathOf(current);
+  const running = conversations.answers.get(id);
+  const answer = running?.parent === current?.leaf ? running : null; // else it runs in another branch
   const [draft, setDraft] = useState("");
   const [image, setImage] = useState(null);
-  const wrong = { tools: parsed(options.tools)[1], schema: parsed(options.schema)[1] };
+  const wrong = wrongIn(options);
   const asked = [...messages, ...(draft ? [{ role: "user", content: draft, image }] : [])];
+  const isReady = Boolean(model) && !running && !wrong.tools && !wrong.schema;
 
-  const save = (next) => {
-    session.conversations = store([next, ...session.conversations.filter((each) => each.id !== next.id)]);
-    redraw();
-  };
-  const ask = async (given) => {
-    const title = given.find((each) => each.role === "user")?.content.slice(0, 60) || "Image";
-    const own = { id: session.id ?? crypto.randomUUID?.() ?? String(Date.now()), title, model: options.model, messages: given };
-    const running = new Answer();
-    Object.assign(session, { id: own.id, answer: running });
-    save(own);
-    await running.run(bodyOf(options, given));
-    if (session.answer === running) session.answer = null;
-    save({ ...own, messages: [...given, running.message] });
-  };
-  const send = (text = draft) => {
-    if (!text.trim() || answer || !options.model || wrong.tools || wrong.schema) return;
+  const ask = () => conversations.ask((path) => bodyOf(options, model, path));
+  const send = (content = draft) => {
+    if (!content.trim() || !isReady) return;
     setDraft("");
     setImage(null);
-    ask([...messages, { role: "user", content: text, image }]);
+    conversations.add({ role: "user", content, image }, { model: options.model });
+    ask();
+  };
+  const edit = (node, content) => {
+    conversations.add({ role: "user", content, image: node.image }, { parent: node.parent });
+    ask();
+  };
+  const again = (node) => {
+    conversations.rewind(node);
+    ask();
   };
   const sendResult = (call, content) => {
-    const given = [...messages, { role: "tool", callId: call.id, name: call.name, content }];
-    const open = given.findLast((each) => each.role === "assistant").calls.some((each) => !given.some((one) => one.callId === each.id));
-    if (open) save({ ...conversation, messages: given });
-    else ask(given);
-  };
-  const retry = () => ask(messages.slice(0, -1));
-  const open = (next) => {
-    session.answer?.stop();
-    Object.assign(session, { id: next, answer: null });
-    redraw();
-  };
-  const remove = (gone) => {
-    session.conversations = store(session.conversations.filter((each) => each.id !== gone));
-    if (gone === session.id) open(null);
-    redraw();
+    conversations.add({ role: "tool", callId: call.id, name: call.name, content });
+    const path = pathOf(conversations.current);
+    const { calls } = path.findLast((each) => each.role === "assistant");
+    if (calls.every((each) => path.some((one) => one.callId === each.id))) ask();
   };
 
   const results = new Map(messages.filter((each) => each.role === "tool").map((each) => [each.callId, each.content]));
+  const last = messages.at(-1);
+  const calls = messages.findLast((each) => each.role === "assistant")?.calls ?? [];
+  const isUnanswered = last && last.role !== "assistant" && (last.role === "user" || calls.every((each) => results.has(each.id)));
+  const view = (node) => {
+    const versions = html`<${Versions} node=${node} all=${versionsOf(current, node)} />`;
+    return node.role === "assistant"
+      ? html`<${AnswerView} key=${node.id} answer=${node} results=${results} versions=${versions} onResult=${isReady && sendResult}
+          onAgain=${isReady && (() => again(node))} />`
+      : html`<${GivenView} key=${node.id} message=${node} versions=${versions} onEdit=${isReady && node.role === "user" && ((text) => edit(node, text))} />`;
+  };
+  const used = (answer ?? messages.findLast((each) => each.timings?.contextTokens))?.timings.contextTokens;
   return html`
-    <${History} conversations=${conversations} current=${id} open=${open} remove=${remove} />
+    <${History} />
+    <${ModelChoice} models=${chatting} options=${options} set=${set} />
     <section class="chat" aria-label="Conversation">
-      <${Scroller} answer=${answer}>
-        ${error && html`<${ErrorBox} error=${error}>${error.status === 403 && html`<p>Enter a key that may chat, or make one under <a
-            href="#keys">Keys</a>.</p>`}<//>`}
-        ${!messages.length && !answer && html`<${Welcome} model=${options.model} send=${send} />`}
-        ${messages.map((message, place) =>
-          message.role === "assistant"
-            ? html`<${AnswerView} key=${`${id} ${place}`} answer=${message} results=${results} onResult=${answer ? null : sendResult}
-                onRetry=${place === messages.length - 1 && !answer ? retry : null} />`
-            : html`<${GivenView} key=${`${id} ${place}`} message=${message} />`,
-        )}
-        ${answer && html`<${AnswerView} key="answer" answer=${answer} />`}
+      <${Scroller} answer=${answer} id=${id}>
+        ${error && (error.status === 403 ? html`<${NoChat} error=${error} isAdmin=${isAdmin} askForKey=${askForKey} />` : html`<${ErrorBox} error=${error} />`)}
+        ${!models && !error && about?.needs_key && html`<${Notice} title="This server needs a key" action=${["Enter a key", askForKey]}>Ask its operator for one.<//>`}
+        ${!messages.length && !error && models && html`<${Welcome} model=${options.model} send=${send} />`}
+        ${messages.map(view)}
+        ${answer && html`<${AnswerView} key=${answer.id} answer=${answer} />`}
+        ${isUnanswered && isReady && html`<div><button type="button" onClick=${ask}>Answer again</button></div>`}
       <//>
-      <${Composer} draft=${draft} setDraft=${setDraft} image=${image} setImage=${setImage} send=${send} answer=${answer}
-          takesImages=${model?.capabilities.includes("images")} />
+      <${Composer} draft=${draft} setDraft=${setDraft} image=${image} setImage=${setImage} send=${send} answer=${running} wrong=${wrong}
+          isReady=${isReady} takesImages=${model?.capabilities.includes("images")}
+          context=${used && model?.context_length && `${whole(used)} of ${whole(model.context_length)} tokens`} />
     </section>
-    <${Options} models=${chatting} options=${options} set=${set} wrong=${wrong}
-        body=${bodyOf(options, asked.length ? asked : [{ role: "user", content: SUGGESTIONS[0] }])} />`;
+    <${Options} model=${model} options=${options} set=${set} wrong=${wrong}
+        body=${bodyOf(options, model, asked.length ? asked : [{ role: "user", content: SUGGESTIONS[0] }])} />`;
+}
+
+const NoChat = ({ error, isAdmin, askForKey }) =>
+  isAdmin
+    ? html`<${Notice} title="This key administers" action=${["Make a key that chats", () => (location.hash = "keys/new")]}>It opens Status, Requests and Keys, and
+        does not chat. The page keeps it, and uses the new key here.<//>`
+    : html`<${Notice} title="This key does not chat" action=${["Enter another key", askForKey]}>${error.message}<//>`;
+
+/** Which of the versions of a message is shown, and the way to the others. */
+function Versions({ node, all }) {
+  if (all.length < 2) return null;
+  const place = all.indexOf(node);
+  const button = (label, sign, other) => html`<button type="button" class="quiet small" aria-label=${label} disabled=${!other}
+      onClick=${() => conversations.show(other)}>${sign}</button>`;
+  return html`<span class="versions">${button("Version before", "‹", all[place - 1])}${place + 1} of ${all.length}${button("Version after", "›", all[place + 1])}</span>`;
 }
 
 function Welcome({ model, send }) {
@@ -191,19 +109,27 @@ function Welcome({ model, send }) {
     <div class="welcome">
       <h2>${model ? html`Talk to <b>${model}</b>` : "No model is served yet"}</h2>
       <p>Answers stream from this server. Nothing leaves it, and the conversation stays in your browser.</p>
-      ${model && html`<div class="row">${SUGGESTIONS.map((text) => html`<button type="button"
-          onClick=${() => send(text)}>${text}</button>`)}</div>`}
+      ${
+        model &&
+        html`<div class="row">${SUGGESTIONS.map(
+          (text) => html`<button type="button"
+          onClick=${() => send(text)}>${text}</button>`,
+        )}</div>`
+      }
     </div>`;
 }
 
 /** Follows the end of the text, unless its reader has scrolled up. */
-function Scroller({ answer, children }) {
+function Scroller({ answer, id, children }) {
   const element = useRef();
   const isAtEnd = useRef(true);
   const follow = () => {
     if (isAtEnd.current) element.current.scrollTop = element.current.scrollHeight;
   };
   useEffect(() => answer?.listen(follow), [answer]);
+  useEffect(() => {
+    isAtEnd.current = true;
+  }, [id]);
   useEffect(follow);
   const onScroll = ({ currentTarget: at }) => {
     isAtEnd.current = at.scrollHeight - at.scrollTop - at.clientHeight < 60;
@@ -212,7 +138,8 @@ function Scroller({ answer, children }) {
       aria-live="off">${children}</div>`;
 }
 
-function Composer({ draft, setDraft, image, setImage, send, answer, takesImages }) {
+function Composer({ draft, setDraft, image, setImage, send, answer, wrong, isReady, takesImages, context }) {
+  const [problem, setProblem] = useState("");
   const onKeyDown = (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
@@ -224,62 +151,43 @@ function Composer({ draft, setDraft, image, setImage, send, answer, takesImages 
     if (target.files[0]) reader.readAsDataURL(target.files[0]);
     target.value = "";
   };
+  const attachText = async ({ target }) => {
+    const [file] = target.files;
+    const text = file && file.size <= MOST_TEXT ? await file.text() : null;
+    const isText = text !== null && !/[\0\ufffd]/.test(text);
+    setProblem(isText ? "" : `${file.name} is no text of at most ${MOST_TEXT / 1000} kB.`);
+    const fence = "`".repeat(Math.max(2, ...(text?.match(/`+/g) ?? []).map((each) => each.length)) + 1);
+    if (isText) setDraft(`${draft && `${draft}\n\n`}${file.name}:\n${fence}\n${text.replace(/\n$/, "")}\n${fence}\n`);
+    target.value = "";
+  };
+  const notes = [
+    problem,
+    wrong.tools && `The tools are not JSON: ${wrong.tools}`,
+    wrong.schema && `The schema is not JSON: ${wrong.schema}`,
+  ].filter(Boolean);
   return html`
     <form class="composer" onSubmit=${(event) => {
       event.preventDefault();
       send();
     }}>
-      ${image && html`<div class="row"><img src=${image} alt="The image that goes with the message" /><button type="button"
-          class="quiet" onClick=${() => setImage(null)}>Remove image</button></div>`}
+      ${
+        image &&
+        html`<div class="row"><img src=${image} alt="The image that goes with the message" /><button type="button"
+          class="quiet" onClick=${() => setImage(null)}>Remove image</button></div>`
+      }
       <textarea name="message" rows="2" aria-label="Message" placeholder="Message (Enter sends, Shift+Enter breaks the line)"
           value=${draft} onInput=${(e) => setDraft(e.target.value)} onKeyDown=${onKeyDown}></textarea>
+      ${notes.map((text) => html`<p class="bad" role="alert">${text}</p>`)}
       <div class="row end">
-        ${takesImages && html`<label class="file quiet">Add image<input type="file" accept="image/*" onChange=${attach} /></label>`}
-        ${answer ? html`<button type="button" class="stop" onClick=${() => answer.stop()}>Stop</button>` : html`<button class="primary"
-            disabled=${!draft.trim()}>Send</button>`}
+        ${context && html`<span class="context">${context}</span>`}
+        <label class="file quiet">Add text<input type="file" name="text" accept="text/*,.md,.json,.csv,.log,.py,.js,.ts,.yaml,.toml" onChange=${attachText} /></label>
+        ${takesImages && html`<label class="file quiet">Add image<input type="file" name="image" accept="image/*" onChange=${attach} /></label>`}
+        ${
+          answer
+            ? html`<button type="button" class="stop" onClick=${() => answer.stop()}>Stop</button>`
+            : html`<button class="primary"
+            disabled=${!draft.trim() || !isReady}>Send</button>`
+        }
       </div>
     </form>`;
-}
-
-function Options({ models, options, set, wrong, body }) {
-  const area = (name, label, rows, example) => html`
-    <${Field} label=${label} error=${wrong[name]}><textarea name=${name} rows=${rows} spellcheck=${false} value=${options[name]}
-        onInput=${(e) => set({ [name]: e.target.value })}></textarea><//>
-    ${example && html`<button type="button" class="quiet small"
-        onClick=${() => set({ [name]: options[name] ? "" : JSON.stringify(example, null, 2) })}>${options[name] ? "Clear" : "Insert an example"}</button>`}`;
-  return html`
-    <aside class="options" aria-label="Request">
-      <${Field} label="Model">
-        <select name="model" value=${options.model} onChange=${(e) => set({ model: e.target.value })}>${models.map((each) => html`<option value=${each.id}>${each.id}</option>`)}</select>
-      <//>
-      ${area("system", "System prompt", 3)}
-      <details open><summary>Sampling</summary>
-        <div class="pairs">${SAMPLING.map(
-          ([name, label, step, least]) => html`
-          <${Field} label=${label}><input name=${name} type="number" step=${step} min=${least} placeholder="default"
-              value=${options[name] ?? ""} onInput=${(e) => set({ [name]: e.target.value })} /><//>`,
-        )}</div>
-        <${Field} label="Stop at"><input name="stop" value=${options.stop} onInput=${(e) => set({ stop: e.target.value })} /><//>
-        <label class="check"><input name="logprobs" type="checkbox" checked=${options.logprobs}
-            onChange=${(e) => set({ logprobs: e.target.checked })} />Show probabilities of tokens</label>
-      </details>
-      <details><summary>Tools</summary>${area("tools", "JSON list of tools", 8, EXAMPLE_TOOLS)}</details>
-      <details><summary>Schema of the answer</summary>${area("schema", "JSON schema", 8, EXAMPLE_SCHEMA)}</details>
-      <details><summary>This request as code</summary><${RequestCode} body=${useMemo(() => body, [JSON.stringify(body)])} /></details>
-    </aside>`;
-}
-
-function History({ conversations, current, open, remove }) {
-  return html`
-    <nav class="history" aria-label="Conversations">
-      <button type="button" class="new" onClick=${() => open(null)}>New conversation</button>
-      <ul>${conversations.map(
-        (each) => html`
-        <li key=${each.id}>
-          <button type="button" aria-current=${each.id === current ? "true" : undefined}
-              onClick=${() => open(each.id)}>${each.title}</button>
-          <button type="button" class="remove" aria-label=${`Delete ${each.title}`} onClick=${() => remove(each.id)}>×</button>
-        </li>`,
-      )}</ul>
-    </nav>`;
 }

@@ -1,5 +1,5 @@
 /** Live status: a frame a second of what `triton-openai top` shows, and charts of the last hour. */
-import { html, ErrorBox, Notice, Table, number, percent, seconds, whole, useEffect, useRef, useState } from "./html.js";
+import { html, ErrorBox, Meter, Notice, Table, number, seconds, whole, useEffect, useRef, useState } from "./html.js";
 import { keys, watch } from "./api.js";
 import { Chart } from "./chart.js";
 
@@ -87,7 +87,7 @@ export function Status({ about, askForKey }) {
       ]} /><//>
       <${Panel} title="Errors"><${Table} label="Errors" rows=${frame.errors} id=${(one) => `${one.model} ${one.code}`}
           empty="None since the start." columns=${[
-        ["code", (one) => one.code],
+        ["code", (one) => (isOperator ? html`<a href=${`#requests?${new URLSearchParams({ error: one.code, model: one.model ?? "" })}`}>${one.code}</a>` : one.code)],
         ["model", (one) => one.model || "–"],
         ["since the start", (one) => whole(one.total), "number"],
       ]} /><//>
@@ -112,9 +112,6 @@ function Tile({ tile: [title, unit, format, first, second], frame, all }) {
 function Panel({ title, wide, children }) {
   return html`<section class=${wide ? "panel wide" : "panel"}><h2>${title}</h2>${children}</section>`;
 }
-
-const Meter = ({ share }) =>
-  share == null ? "–" : html`<span class="meter"><span style=${{ width: `${Math.round(share * 100)}%` }}></span></span>${percent(share)}`;
 
 function Operated({ frame }) {
   return html`

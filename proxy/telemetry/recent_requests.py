@@ -89,17 +89,15 @@ class RecentRequests:
         self,
         limit: int,
         *,
-        model: str | None = None,
-        tenant: str | None = None,
         min_ms: float | None = None,
         failed: bool | None = None,
+        **of: str | None,
     ) -> list[Fields]:
-        """Those that match, without their stages, newest first. None: any."""
+        """Those that match, without their stages, newest first. None: any. of: fields by name."""
         matching = (
             kept.fields
             for kept in reversed(self._kept)
-            if (model is None or kept.fields.get("model") == model)
-            and (tenant is None or kept.fields.get("tenant") == tenant)
+            if all(each is None or kept.fields.get(name) == each for name, each in of.items())
             and (min_ms is None or kept.fields["duration_ms"] >= min_ms)
             and (failed is None or ("error" in kept.fields) is failed)
         )

@@ -37,7 +37,16 @@ from proxy.domain.request import GenerationRequest
 from proxy.domain.request_limits import smaller
 from proxy.domain.tokenizer import Tokenizer
 from proxy.domain.usage import UsageRow, UsageStore
-from proxy.state.meters import NEVER_US, Grant, Ledger, LedgerUnavailable, Meter, MeterKind, Refusal
+from proxy.state.meters import (
+    NEVER_US,
+    Grant,
+    Ledger,
+    LedgerUnavailable,
+    Meter,
+    MeterKind,
+    Refusal,
+    Standing,
+)
 
 # The most that is reserved for a choice without `max_tokens`, of a caller whose output is limited.
 DEFAULT_OUTPUT_TOKENS = 4096
@@ -186,6 +195,11 @@ class RequestLimiter:
         except LimitsUnavailable:
             return
         standings.set(meters, result.look)
+
+    async def look_at(self, meters: CallerMeters) -> Sequence[Standing]:
+        """Of each meter, what is left and when all of it is there again. Raises as `ask` does."""
+        result = await self.ask(meters, NOTHING)
+        return [result.look(at) for at in range(len(meters.meters))]
 
     async def ask(self, meters: CallerMeters, amounts: Amounts) -> Grant | Refusal:
         """

@@ -65,13 +65,27 @@ def test_the_list_is_filtered_and_has_the_newest_first(judged, key, proxy):
     assert ids(limit=2) == ["wrong", "r2"]
     assert ids(model="demo", failed=False) == ["r2", "r1", "r0"]
     assert ids(failed=True) == ["wrong"]
-    assert ids(tenant="other") == ids(min_ms=1e9) == []
+    assert ids(error="model_not_found") == ["wrong"]
+    key_id = judged()["data"][0]["key_id"]
+    assert ids(key_id=key_id, limit=1) == ["wrong"]
+    for nobody in ({"tenant": "other"}, {"min_ms": 1e9}, {"key_id": "k"}, {"error": "timeout"}):
+        assert ids(**nobody) == []
     assert judged()["kept_at_most"] == 1000
     assert "stages" not in judged()["data"][0]
 
 
 @pytest.mark.parametrize(
-    "query", ["limit=0", "limit=201", "min_ms=-1", "failed=perhaps", "model=", "page=2", "limit=x"]
+    "query",
+    [
+        "limit=0",
+        "limit=201",
+        "min_ms=-1",
+        "failed=perhaps",
+        "model=",
+        "error=",
+        "page=2",
+        "limit=x",
+    ],
 )
 def test_a_wrong_parameter_is_refused_by_name(proxy, query):
     answer = proxy.admin.get(f"{REQUESTS}?{query}")

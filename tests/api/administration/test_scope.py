@@ -26,6 +26,7 @@ ADMIN_ROUTES = [
     ("POST", f"{KEYS}/k/rotate"),
     ("POST", f"{KEYS}/k/revoke"),
     ("GET", "/admin/v1/usage"),
+    ("GET", "/admin/v1/limits"),
     ("GET", AUDIT),
     ("GET", f"{AUDIT}/verify"),
     ("GET", "/admin/v1/endpoints"),

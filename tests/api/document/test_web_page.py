@@ -18,7 +18,7 @@ VENDORED = re.findall(
 )
 OWN = [name for name in page_files() if not name.startswith("vendor/")]
 BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
-MOST_BYTES, MOST_LINES = 80_000, 1800
+MOST_BYTES, MOST_LINES = 120_000, 3000
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

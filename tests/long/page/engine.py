@@ -33,6 +33,43 @@ STORY = (
     "came in and asked for a loaf that tastes of summer. The owner thought for a while, smiled, "
     "and went to the oven."
 )
+CODE = """A warm-up is one request before the first guest:
+
+```python
+import httpx
+
+def warm_up(url: str, model: str) -> float:
+    body = {"model": model, "prompt": "Hi", "max_tokens": 1}
+    return httpx.post(f"{url}/v1/completions", json=body).elapsed.total_seconds()
+```
+
+1. Call it after each load.
+2. Route traffic **when it returns**: see [the manual](https://example.com/warm-up).
+   - `POST /admin/v1/models/{model}/load` waits for it.
+
+| model | cold | warm |
+|:--|--:|--:|
+| llama-3.1-8b | 2.4 s | 31 ms |
+| qwen3-8b | 1.9 s | 28 ms |
+"""
+# What a model must not be able to do to the page; harmless where it is text.
+MARKUP = """# <b>Heading</b>
+
+![a picture](https://images.invalid/1.png) <img src="https://images.invalid/2.png"> <u>under</u>
+
+<script>window.wasRun = 1</script>
+
+<iframe src="https://frames.invalid/"></iframe>
+
+[a](javascript:window.wasRun=1) [b](data:text/html,x) [c](/admin/v1/keys) [d](https://example.com/?a=1&b=2)
+
+| <i>a</i> | b |
+|--|--|
+| <u>c</u> | &lt;d&gt; |
+"""
+DEEP = "\n".join(f"{'  ' * depth}- level {depth}" for depth in range(200))
+BROAD = "".join(f"- **item {number}** of a list\n" for number in range(600))  # 4,000 tokens
+MARKDOWN = {"warm": CODE, "markup": MARKUP, "nested": DEEP, "broad": BROAD}
 LONG = "".join(f"Line {number:05d} of a long answer, so that it grows.\n" for number in range(1064))
 
 
@@ -64,6 +101,9 @@ class PageEngine(ScriptedEngine):
             words = _words("It is 21 degrees and sunny in Paris.")
         elif "weather" in asked:
             words = _words(CALL)
+        elif text := next((text for word, text in MARKDOWN.items() if word in asked), None):
+            words = [text[at : at + 6] for at in range(0, len(text), 6)]
+            step_s = min(step_s, 0.001)
         elif "17" in asked:
             words = _words(THOUGHTS)
         elif "story" in asked:

@@ -35,6 +35,7 @@ from tests.long.page.engine import PageCatalog, PageEngine
 FOLDER = ROOT / "docs" / "images"
 MODELS = {"llama-3.1-8b": 0.4, "qwen3-8b": 0.3}  # and their price of a million tokens
 TENANTS = ("acme", "globex", "initech")
+BUDGETS = {"acme": 5, "globex": 2, "initech": 10}
 ENTER = "\ue007"
 SHOWN_URL = "http://127.0.0.1:9000"
 LAPTOP, TALL, PHONE = (1280, 800), (1280, 1320), (390, 844)
@@ -85,7 +86,7 @@ def new_keys(server: KeyedApp) -> list[str]:
     found = []
     with httpx.Client(base_url=f"{server.url}/admin/v1", headers=admin) as http:
         for tenant, name in zip(TENANTS, ("web app", "batch jobs", "research"), strict=True):
-            limits = {"requests_per_minute": 600, "tokens_per_day": 2_000_000}
+            limits = {"requests_per_minute": 600, "monthly_budget": BUDGETS[tenant]}
             http.post("/tenants", json={"name": tenant, "limits": limits}).raise_for_status()
             body = {"tenant": tenant, "name": name, "scopes": ["chat", "models"]}
             found.append(http.post("/keys", json=body).raise_for_status().json()["key"])
@@ -127,13 +128,18 @@ def log_in(page: Browser, server: KeyedApp) -> None:
     page.click(".issued button", "Use it in the playground")
 
 
-def talk(page: Browser) -> None:
-    for text in ("How do I warm up a model?", "Translate a menu into French", "Names for a bakery"):
+def get_code(page: Browser) -> None:
+    for text in ("Translate a menu into French", "Names for a bakery", "How do I warm up a model?"):
+        page.click("button.new")
         page.wait_for("h2", "Talk to")
         page.type("[name=message]", text)
         page.press(ENTER)
         page.wait("document.querySelector('.figures')?.textContent.includes('stop')")
-        page.click("button.new")
+    page.wait_for(".md table")
+
+
+def talk(page: Browser) -> None:
+    page.click("button.new")
     page.type("[name=message]", "What is 17 times 23?")
     page.press(ENTER)
     page.wait("document.querySelector('.figures')?.textContent.includes('stop')")
@@ -170,8 +176,11 @@ def pictures(page: Browser, server: KeyedApp, folder: Path, *, load_s: float) ->
     keys = new_keys(server)
     page.show(*LAPTOP)
     log_in(page, server)
-    talk(page)
+    get_code(page)
     yield from take(page, "playground", LAPTOP, folder)
+    page.show(*LAPTOP)
+    talk(page)
+    yield from take(page, "probabilities", LAPTOP, folder)
     with load(server, keys):
         page.show(*TALL)
         page.click("nav a", "Status")
@@ -180,9 +189,20 @@ def pictures(page: Browser, server: KeyedApp, folder: Path, *, load_s: float) ->
         yield from take(page, "status", TALL, folder)
         (folder / "top.svg").write_text(top(server))
     page.show(*LAPTOP)
+    page.click("nav a", "Requests")
+    page.wait_for(".filters [name=error]")
+    page.click("td button", "req_")
+    page.wait_for(".trace")
+    yield from take(page, "requests", LAPTOP, folder)
+    page.click("dialog button", "Close")
+    page.show(*LAPTOP)
     page.click("nav a", "Keys")
     page.wait_for("td", "batch jobs")
     yield from take(page, "keys", LAPTOP, folder)
+    page.show(*LAPTOP)
+    page.click(".tabs button", "Tenants")
+    page.wait_for("td .meter")
+    yield from take(page, "tenants", LAPTOP, folder)
     page.show(*LAPTOP)
     page.click(".tabs button", "Usage")
     page.wait_for("td", "globex")

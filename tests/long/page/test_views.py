@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from proxy.api.page_routes import page_files
 from tests.fixtures.stack import ROOT
 from tests.long.page.browser import Browser
 from tests.long.page.conftest import Serve
@@ -46,14 +47,14 @@ def views(page: Browser):
         page.wait_for("td", "batch jobs")
         yield "keys"
         page.click("button.primary", "Create a key")
-        page.click("dialog summary", "Limits")
+        page.click("dialog summary", "limits")
         yield "new key"
         page.type("dialog [name=name]", "mine")
         page.type("dialog [name=tenant]", "acme")
         page.click("dialog button.primary", "Create")
         page.wait_for(".issued")
         yield "issued key"
-        for tab, text in (("Tenants", "globex"), ("Usage", "globex"), ("Audit", "keys.create")):
+        for tab, text in (("Tenants", "globex"), ("Usage", "globex"), ("Audit", "created the key")):
             page.click(".tabs button", tab)
             page.wait_for("td", text)
             yield tab.lower()
@@ -61,6 +62,9 @@ def views(page: Browser):
         page.click("nav a", "Status")
         page.wait_for(".state", "Live")
         yield "status"
+        page.click("nav a", "Requests")
+        page.wait_for(".filters [name=error]")
+        yield "requests"
         page.click("nav a", "Keys")
         page.click("button.primary", "Create a key")
         page.type("dialog [name=name]", "other")
@@ -69,13 +73,20 @@ def views(page: Browser):
         page.click(".issued button", "Use it in the playground")
         page.wait_for("h2", "Talk to")
         page.click("[name=logprobs]")
-        for text in ("17 times 23?", "fail now"):
+        for text in ("17 times 23?", "fail now", "warm up"):
             page.type("[name=message]", text)
             page.press(ENTER)
             page.wait("!document.querySelector('.stop')")
+            if text.startswith("17"):
+                page.click("[name=logprobs]")
         for part in ("Tools", "Schema", "This request"):
             page.click(".options summary", part)
+        page.wait_for(".md table")
         yield "playground"
+        page.click("nav a", "Requests")
+        page.click("td button", "req_")
+        page.wait_for(".trace")
+        yield "one request"
         page.errors()  # the first key does not chat
 
     return walk
@@ -87,7 +98,7 @@ def test_axe_finds_no_violation_in_any_view(tmp_path: Path, page: Browser, views
         page.show(1280, 800, theme=theme)
         found = {name: violations(page) for name in views(server)}
         page.open("about:blank")
-    assert len(found) == 9
+    assert len(found) == 11
     assert {name: each for name, each in found.items() if each} == {}
 
 
@@ -100,11 +111,26 @@ def test_no_view_is_wider_than_a_phone(tmp_path: Path, page: Browser, views):
     assert set(widths.values()) == {390}
 
 
-@pytest.mark.parametrize("view", ["playground", "status", "keys"])
+FIRST = {
+    "playground": "h2",
+    "status": ".tile",
+    "requests": ".filters [name=model]",
+    "keys": ".notice",
+}
+
+
+@pytest.mark.parametrize("view", FIRST)
 def test_every_control_is_reached_by_the_tab_key(serve: Serve, page: Browser, view: str):
     server = serve()
     page.open(f"{server.url}/#{view}")
-    page.wait_for({"playground": "h2", "status": ".tile", "keys": ".notice"}[view])
+    page.wait_for(
+        {
+            "playground": "h2",
+            "status": ".tile",
+            "requests": ".filters [name=model]",
+            "keys": ".notice",
+        }[view]
+    )
     page.run(f"window.wanted = (() => {{ {CONTROLS} }})()")
     for part in ("Tools", "Schema", "This request") if view == "playground" else ():
         page.click(".options summary", part)
@@ -117,6 +143,24 @@ def test_every_control_is_reached_by_the_tab_key(serve: Serve, page: Browser, vi
     assert missed == []
     outlines = page.run("return getComputedStyle(document.activeElement).outlineStyle")
     assert outlines != "none" or page.run("return document.activeElement === document.body")
+
+
+def test_the_first_paint_needs_nothing_but_the_pages_own_files(serve: Serve, page: Browser):
+    server = serve()
+    page.command("Network.enable")
+    page.command("Network.setBlockedURLs", urls=["*/v1/*", "*/openapi.json", "*/metrics/*"])
+    try:
+        page.open(f"{server.url}/")
+        page.wait_for(".composer [name=message]")
+        paths = page.run(
+            "return performance.getEntriesByType('resource').map((e) => new URL(e.name).pathname)"
+        )
+    finally:
+        page.command("Network.setBlockedURLs", urls=[])
+    files = {path for path in paths if path.startswith("/page/")}
+    assert {f"/page/{name}" for name in page_files()} - files == {"/page/index.html"}
+    assert set(paths) - files <= {"/", "/v1/models"}
+    page.errors()
 
 
 def test_nothing_moves_for_those_who_want_less_motion(serve: Serve, page: Browser):
