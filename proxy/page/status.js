@@ -85,6 +85,8 @@ export function Status({ about, askForKey }) {
         ["tenant", (one) => one.tenant],
         ...figures("tenants"),
       ]} /><//>
+      ${frame.batches.length > 0 && html`<${Panel} title="Batches"><${Table} label="Batches" rows=${frame.batches} id=${(one) => one.batches}
+          columns=${[["batches", (one) => one.batches], ...figures("batches")]} /><//>`}
       <${Panel} title="Errors"><${Table} label="Errors" rows=${frame.errors} id=${(one) => `${one.model} ${one.code}`}
           empty="None since the start." columns=${[
         ["code", (one) => (isOperator ? html`<a href=${`#requests?${new URLSearchParams({ error: one.code, model: one.model ?? "" })}`}>${one.code}</a>` : one.code)],

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import httpx
 import pytest
 
@@ -38,6 +41,21 @@ def test_status_shows_a_running_request_and_the_charts_move(serve: Serve, page: 
         page.wait_for("td", "127.0.0.1")
     page.wait_for(".panel", "None now.")
     assert page.run("return document.querySelectorAll('.chart canvas').length") == 6
+
+
+def test_status_shows_open_batches(serve: Serve, page: Browser, tmp_path: Path):
+    server = serve(PageEngine(), files_url=str(tmp_path))
+    page.open(f"{server.url}/#status")
+    page.wait_for(".tile", "Generated tokens")
+    line = {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions"}
+    text = json.dumps({**line, "body": {"model": "demo", "messages": CHAT["messages"]}})
+    with httpx.Client(base_url=server.url) as client:
+        form = {"data": {"purpose": "batch"}, "files": {"file": ("a.jsonl", text.encode())}}
+        file = client.post("/v1/files", **form).json()["id"]
+        asked = {"input_file_id": file, "endpoint": line["url"], "completion_window": "24h"}
+        batch = client.post("/v1/batches", json=asked).json()["id"]
+        page.wait_for(".panel", "of all tenants")
+        assert client.post(f"/v1/batches/{batch}/cancel").status_code == 200
 
 
 def test_the_stream_comes_back_after_the_server_has_ended_it(serve: Serve, page: Browser):
