@@ -199,9 +199,9 @@ class Exchange:
                     raise RuntimeError("the response's body does not have its content-length")
             if body:
                 self._connection.write(body)
-        if self._is_first_part:  # many answers may begin in this turn of the event loop
-            self._is_first_part = False
+        if self._is_first_part and more:  # many streams may begin in this turn of the event loop
             self._connection.flush()
+        self._is_first_part = False
         if not more:
             self.is_complete = True
             self._event.set()
