@@ -141,7 +141,7 @@ class Service:
 
     def _begin(self, request: GenerationRequest, card: ModelCard) -> RequestRecord:
         """Raises ModelUnavailable."""
-        self._registry.check_admits(card)
+        self._registry.check_available(card, or_held=True)
         record = running_record()
         record.lifecycle, record.fallback_from = card.lifecycle, request.fallback_from
         record.dropped_tools = request.dropped_tools

@@ -140,20 +140,22 @@ class Registry:
         """Whether requests for this model wait for an endpoint that serves it. If the first one has
         just come, they need not wait.
         """
+        if not self._holds:
+            return False
         is_away = self.why_not_ready is None and not self._is_available(card)
-        return self.is_holding or (self._holds and is_away)
+        return self.is_holding or is_away
 
     def holds_queue(self, queue: str) -> bool:
         """Whether requests of this queue `pool/Triton model` wait while no endpoint serves it."""
         return self._holds and queue in self._queues
 
-    def check_admits(self, card: ModelCard) -> None:
-        """Raises as `check_available`, unless requests for the model wait for an endpoint."""
-        if not self.is_held(card):
-            self.check_available(card)
+    def check_available(self, card: ModelCard, *, or_held: bool = False) -> None:
+        """Raises ModelUnavailable: Triton is not ready, or no endpoint serves the model.
 
-    def check_available(self, card: ModelCard) -> None:
-        """Raises ModelUnavailable: Triton is not ready, or no endpoint serves the model."""
+        or_held: unless requests for the model wait for an endpoint.
+        """
+        if or_held and self._holds and self.is_held(card):
+            return
         if self.why_not_ready is not None:
             raise self._unavailable()
         if (card.parent or card.name) in self.away:

@@ -105,7 +105,8 @@ class TritonClient:
             stream = self._streams.open(
                 message, timeout_s=timeout_s, terms=terms, metadata=metadata
             )
-            read, answer = dialect.reader(request, prompt_tokens), _Answer(request.echoes_prompt)
+            read = dialect.reader(request, prompt_tokens)
+            answer = _EchoedAnswer() if request.echoes_prompt else None
             has_begun = has_ended = False  # what has ended in the engine needs no stop
             try:
                 async for response in stream:
@@ -118,7 +119,7 @@ class TritonClient:
                     found = read(response.infer_response)
                     if found.delta is not None:
                         has_ended = found.delta.finish is not None
-                        if request.echoes_prompt:
+                        if answer is not None:
                             answer.count(found.delta)
                         yield found.delta
                     if found.is_final:
@@ -186,7 +187,7 @@ class TritonClient:
         stream: LeanStream,
         request: EngineRequest,
         read: Read,
-        answer: _Answer,
+        answer: _EchoedAnswer | None,
         *,
         has_begun: bool,
     ) -> None:
@@ -228,30 +229,30 @@ async def _drained(stream: LeanStream) -> None:
             pass
 
 
-class _Answer:
-    """Counts the tokens of an answer, which may come behind those of its prompt."""
+class _EchoedAnswer:
+    """Counts the tokens of an answer, which come behind those of its prompt."""
 
-    def __init__(self, echoes_prompt: bool) -> None:
-        self._echoes_prompt = echoes_prompt
+    def __init__(self) -> None:
         self._left = 0  # tokens of the prompt that are still to come
 
     def count(self, delta: TokenDelta) -> int:
         """Of the next delta."""
-        if self._echoes_prompt and delta.prompt_tokens is not None:  # the first
+        if delta.prompt_tokens is not None:  # the first
             self._left = delta.prompt_tokens
         of_prompt = min(self._left, len(delta.token_bytes))
         self._left -= of_prompt
         return len(delta.token_bytes) - of_prompt
 
 
-async def _late_usage(stream: LeanStream, read: Read, answer: _Answer) -> Usage:
+async def _late_usage(stream: LeanStream, read: Read, answer: _EchoedAnswer | None) -> Usage:
     """What a stopped engine sent until it had the stop. One message in a turn of the event loop."""
     usage = Usage()
     try:
         with contextlib.suppress(StreamFailed, codec.MalformedResponse, codec.ForeignReceipt):
             async for response in stream:
                 if (delta := read(response.infer_response).delta) is not None:
-                    tokens, prompt = answer.count(delta), delta.prompt_tokens or 0
+                    tokens = len(delta.token_bytes) if answer is None else answer.count(delta)
+                    prompt = delta.prompt_tokens or 0
                     usage += Usage(prompt_tokens=prompt, completion_tokens=tokens)
                 await asyncio.sleep(0)
     finally:

@@ -42,6 +42,7 @@ from proxy.domain.errors import (
     ServiceError,
 )
 from proxy.domain.identity import current_caller
+from proxy.domain.image import Image
 from proxy.domain.interrupt import Cause, Interrupt
 from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.record import RequestRecord, Stage, StageName, Wait
@@ -157,7 +158,7 @@ class EngineStream:
         self._obstacle = continuation.obstacle(request)
         is_ours = request.model.facts.adopted is None
         self._is_exact = can_continue and self._obstacle is None and is_ours
-        self._by = continuation.way_of(request)
+        self._by = By.IDS if is_ours else continuation.way_of(request)
         self._keeps = can_continue and means.continuing.allow(self._obstacle)
         self._keeps_ids = self._keeps and self._by is By.IDS
         # what a model of others has said, to which its tokens do not belong that show no text yet
@@ -611,12 +612,16 @@ def _ticket(
         weight=who.weight,
         priority=asked.priority or 0,
         prompt_tokens=-(-size // CHARACTERS_A_TOKEN) + len(ids),
-        prompt_bytes=size + ID_BYTES * len(ids) + sum(len(one.base64) for one in request.images),
+        prompt_bytes=size + ID_BYTES * len(ids) + sum(map(_size, request.images)),
         patience_s=asked.queue_patience_s,
         has_begun=has_begun,
         may_yield=may_yield,
         engine_takes_priority="priority" in card.capabilities,
     )
+
+
+def _size(image: Image) -> int:
+    return len(image.base64)
 
 
 def _is_cut(text: bytes) -> bool:
