@@ -15,7 +15,7 @@ from tests.fixtures.running import ARTIFACTS
 from tests.fixtures.stack import HANG_S, PLAIN, Stack, eventually
 from tests.server.adopted.conftest import TENSORS, TOKENIZER
 
-STREAMS, ROUNDS, LENGTH = 8, 3, 300
+STREAMS, LENGTH = 8, 300
 NO_TEXT = "no text has exactly the tokens of the answer"
 NAMES = {
     "by_ids": {"adopt": "qwen_vllm"},
@@ -119,7 +119,7 @@ def test_streams_go_on_after_kill_9_and_by_ids_they_are_the_undisturbed_greedy_o
     undisturbed = asyncio.run(all_of(pair, model, None))
     assert not any(cut_out(text)[1] for text in undisturbed)
     continued = 0
-    for number in range(ROUNDS):
+    for number in range(2 if model == "by_ids" else 1):  # each starts a tritonserver
         after = random.Random(f"{model}{number}").randrange(STREAMS, STREAMS * 30)
         found = asyncio.run(all_of(pair, model, after))
         pair.name()
