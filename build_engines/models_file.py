@@ -391,11 +391,11 @@ class RemoteEntry(ModelEntry):
     tokenizer: a Hugging Face folder with its tokenizer.json, for the chat template and for exact
     counts. context_length: by default what config.json there says. rows: requests that one engine
     decodes at once, such as vLLM's max_num_seqs; with it they wait in the fair queue. adapters:
-    names of its LoRA adapters. tensors: of a model without a fingerprint. prefix_cache: of vLLM:
-    whether tenants are kept apart where ISOLATE_PREFIX_CACHES is on, by reading no cached prefix.
-    continue: how an answer that has begun goes on elsewhere when its Triton is lost: ids: where the
-    model reports them, and a text has exactly these tokens; text: also by the text, which may
-    differ; none: it ends with an error.
+    names of its LoRA adapters. tensors: of a model without a fingerprint. prefix_cache: for
+    vLLM; with `apart`, requests read no cached prefix where ISOLATE_PREFIX_CACHES is on. continue:
+    what another endpoint gets of an answer whose Triton was lost. `ids`: the model must report
+    them, and a text must have exactly these tokens. `text`: the rest of the answer may differ.
+    `none`: the answer ends with an error.
     """
 
     runtime: Literal["remote"] = "remote"
@@ -410,10 +410,8 @@ class RemoteEntry(ModelEntry):
 
     @model_validator(mode="after")
     def _needs_adopt(self) -> RemoteEntry:
-        said = {"tokenizer", "context_length", "rows", "adapters", "tensors"} | {
-            "prefix_cache",
-            "continues",
-        }
+        said = {"tokenizer", "context_length", "rows", "adapters", "tensors"}
+        said |= {"prefix_cache", "continues"}
         given = self.model_fields_set & said
         if given and self.adopt is None:
             name = sorted(given)[0]

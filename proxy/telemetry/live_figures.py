@@ -168,7 +168,7 @@ def tenant_figures(window: Window) -> Iterator[TenantFigures]:
 
 
 def batch_figures(window: Window) -> Iterator[BatchFigures]:
-    """Of all batches together; empty where none runs."""
+    """One row for all batches. None where no batch runs."""
     lines = window.rates(BATCH_LINES, "outcome")
     open = summed(window.page, OPEN_BATCHES).get((), 0.0)
     if open or any(lines.values()):

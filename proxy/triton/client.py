@@ -236,7 +236,7 @@ class _EchoedAnswer:
         self._left = 0  # tokens of the prompt that are still to come
 
     def count(self, delta: TokenDelta) -> int:
-        """Of the next delta."""
+        """How many tokens of the next delta belong to the answer."""
         if delta.prompt_tokens is not None:  # the first
             self._left = delta.prompt_tokens
         of_prompt = min(self._left, len(delta.token_bytes))

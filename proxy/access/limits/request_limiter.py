@@ -197,7 +197,7 @@ class RequestLimiter:
         standings.set(meters, result.look)
 
     async def look_at(self, meters: CallerMeters) -> Sequence[Standing]:
-        """Of each meter, what is left and when all of it is there again. Raises as `ask` does."""
+        """For each meter, what is left and when it is full again. Raises as `ask` does."""
         result = await self.ask(meters, NOTHING)
         return [result.look(at) for at in range(len(meters.meters))]
 

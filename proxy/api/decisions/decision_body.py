@@ -157,7 +157,7 @@ class _Question(RequestBody):
     @property
     @abstractmethod
     def count(self) -> int:
-        """Of the options."""
+        """The number of options."""
 
     @abstractmethod
     def answer(self, chances: Sequence[float]) -> dict[str, Any]:

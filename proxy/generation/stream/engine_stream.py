@@ -516,14 +516,18 @@ class EngineStream:
             ModelUnavailable: others may come in their place, or the text ends within a character.
         """
         assert self._said is not None
-        sampling, unsaid, text = self._request.sampling, self._unsaid, b"".join(self._said)
+        sampling, unsaid = self._request.sampling, self._unsaid
         is_greedy = sampling.temperature == 0 or sampling.top_k == 1
-        if _is_cut(text) or (unsaid and self._by is By.IDS and not is_greedy):
+        try:
+            text = b"".join(self._said).decode()
+        except UnicodeDecodeError:
+            text = None
+        if text is None or (unsaid and self._by is By.IDS and not is_greedy):
             why = ". It cannot be continued, because it was cut within a character"
             raise _refused(lost, why)
         self._repeats = unsaid if self._by is By.IDS else 0
         known = ids[: len(ids) - unsaid] if self._by is By.IDS else ()
-        return continuation.said_so_far(self._request, text.decode(), self._tokens - unsaid, known)
+        return continuation.said_so_far(self._request, text, self._tokens - unsaid, known)
 
     def _count_continued(self) -> None:
         """The first delta of the part came."""
@@ -542,7 +546,7 @@ class EngineStream:
 
     @property
     def _tokens(self) -> int:
-        """Of the answer, that the reader has."""
+        """The number of tokens of the answer that the reader has."""
         return self._cost.tokens - self._tokens_before
 
     @property
@@ -622,14 +626,6 @@ def _ticket(
 
 def _size(image: Image) -> int:
     return len(image.base64)
-
-
-def _is_cut(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return True
-    return False
 
 
 async def _next(source: Deltas, watch: TimeWatch) -> TokenDelta:

@@ -151,7 +151,7 @@ def reasoning_family(name: str) -> type[ReasoningParser]:
 @lru_cache(maxsize=64)
 def of_checkpoint(name: str) -> Described:
     """The families of a name that begins with RESPONSE_TEMPLATE. Raises Refused."""
-    # it imports pydantic, of which each child of the sandbox would keep 5 MB
+    # it imports pydantic, which costs each child of the sandbox 5 MB
     from proxy.language.syntax.response_template import described
 
     found = described(name.removeprefix(RESPONSE_TEMPLATE))

@@ -94,7 +94,7 @@ def test_it_calls_tools_though_its_template_has_no_words_for_them(client):
 
 
 def test_decisions_are_the_models_own_probabilities(client):
-    """Of 8-bit weights, whose results differ a little with what is computed together."""
+    """With 8-bit weights: results differ a little with what is computed together."""
     text = "The parcel came a week late, and nobody told me."
     choices = [{"value": one} for one in ("delivery", "food", "weather")]
     questions = [

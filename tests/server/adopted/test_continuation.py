@@ -1,4 +1,4 @@
-"""Streams of models of others over two tritonservers, of which one is killed at random."""
+"""Two tritonservers serve adopted models. One of them is killed while they stream."""
 
 from __future__ import annotations
 

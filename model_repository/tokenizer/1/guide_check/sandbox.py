@@ -45,8 +45,8 @@ class Sandbox:
     """`submit` guides, then `receive` their results, in any order.
 
     At `start` or `submit`, also after the child process has ended, it connects to that of another
-    instance, or else starts one, which ends with its last connection. The child limits each guide
-    to `timeout_s` of CPU time by itself, of which compiling may take `compile_s`.
+    instance, or else starts one, which ends with its last connection. The child gives each
+    guide `timeout_s` of CPU time, and its compilation `compile_s` of these.
     """
 
     def __init__(
