@@ -28,7 +28,7 @@ from proxy.triton.tensors import Tensor, Value
 
 UINT64_MASK = 2**64 - 1
 _FINAL = "triton_final_response"
-_INT = struct.Struct("<i")
+_LENGTH = struct.Struct("<I")
 _FORMATS = {"INT32": "<%di", "UINT64": "<%dQ", "FP32": "<%df", "BOOL": "<%d?"}
 # of models of others only
 _FORMATS |= {"INT64": "<%dq", "UINT32": "<%dI", "FP64": "<%dd"}
@@ -236,11 +236,11 @@ def decode(response: service_pb2.ModelInferResponse, mark: bytes | None = None) 
     text = raw.pop(tensors.TEXT_OUTPUT, b"")
     if len(text) >= 4 and int.from_bytes(text[:4], "little") == len(text) - 4:
         texts: tuple[bytes, ...] = (text[4:],)
-        ids = raw.get(tensors.OUTPUT_IDS)
-        if ids is not None and len(ids) == 4 and len(raw) == 1:  # a single token, nearly always
-            return StreamMessage(TokenDelta(texts, token_ids=_INT.unpack(ids)), is_final)
     else:
         texts = bytes_elements(text)
+    ids = raw.get(tensors.OUTPUT_IDS)
+    if ids is not None and len(raw) == 1 and len(ids) == 4 * len(texts):  # nearly always
+        return StreamMessage(TokenDelta(texts, token_ids=_numbers("i", ids)), is_final)
     return StreamMessage(_delta(texts, raw) if raw else TokenDelta(texts), is_final)
 
 
@@ -331,10 +331,14 @@ def _numbers(kind: str, raw: bytes) -> tuple[Any, ...]:
 def bytes_elements(raw: bytes) -> tuple[bytes, ...]:
     """Triton's BYTES: before each element its length, in four little-endian bytes."""
     elements, at, end = [], 0, len(raw)
-    while at < end:
-        start = at + 4
-        at = start + int.from_bytes(raw[at:start], "little")
-        elements.append(raw[start:at])
+    try:
+        while at < end:
+            (length,) = _LENGTH.unpack_from(raw, at)
+            start = at + 4
+            at = start + length
+            elements.append(raw[start:at])
+    except struct.error:  # fewer than four bytes are left
+        at = -1
     if at != end:
         raise MalformedResponse(f"a BYTES tensor of {end} bytes ends inside an element")
     return tuple(elements)
