@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
+from operator import is_
 from typing import Any, Literal
 
 from proxy.domain.constraint import Constraint
@@ -283,12 +284,12 @@ class GenerationRequest:
         return self.prompt.prompts if isinstance(self.prompt, PromptBatch) else (self.prompt,)
 
     def with_prompts(self, change: Callable[[SinglePrompt], SinglePrompt]) -> GenerationRequest:
-        """With each of its prompts changed."""
-        if isinstance(self.prompt, PromptBatch):
-            changed: Prompt = PromptBatch(prompts=tuple(map(change, self.prompt.prompts)))
-        else:
-            changed = change(self.prompt)
-        return replace(self, prompt=changed)
+        """With each of its prompts changed; itself, if none is."""
+        changed = tuple(map(change, self.prompts))
+        if all(map(is_, changed, self.prompts)):
+            return self
+        is_batch = isinstance(self.prompt, PromptBatch)
+        return replace(self, prompt=PromptBatch(prompts=changed) if is_batch else changed[0])
 
     @property
     def inputs(self) -> tuple[TextPrompt | TokenPrompt, ...]:
