@@ -73,11 +73,13 @@ class CallSyntax:
     write: Callable[[Mapping[str, Any]], str] | None = None
 
     def written(self, calls: Iterable[ToolCall]) -> str | None:
-        """Earlier calls as the model would have written them; None if that is not known."""
+        """Earlier calls as the model would have written them; None if that is not known, such as
+        the numbers of calls.
+        """
         write = self.write
         if write is None and self.arguments is json_format:
             write = partial(json.dumps, ensure_ascii=False)
-        if write is None:
+        if write is None or self.before_name or self.after_name:
             return None
         each = (
             f"{self.begin}{call.name}{self.middle}{write(json.loads(call.arguments))}{self.end}"

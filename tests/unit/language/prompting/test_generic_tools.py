@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from proxy.domain.request import Message
 from proxy.domain.tools import Tool, ToolCall
 from proxy.language.prompting.chat_template import tool_body
 from proxy.language.prompting.generic_tools import with_written_calls, worded
-from proxy.language.syntax.families import tool_family
+from proxy.language.syntax.families import TOOL_FAMILIES, tool_family
+from tests.unit.language.syntax.folding import answered, parser_of
 
 TOOLS = [tool_body(Tool(name="f", description="does it", parameters={"type": "object"}))]
 HI = Message(role="user", content="hi")
@@ -76,6 +79,16 @@ def test_calls_are_written_as_the_family_writes_them(family, text):
     [_, answer, *rest] = with_written_calls(HISTORY, parser.call_syntax)
     assert (answer.content, answer.tool_calls) == (f"well{text}", ())
     assert tuple(rest) == HISTORY[2:]
+
+
+@pytest.mark.parametrize("family", sorted(TOOL_FAMILIES))
+def test_what_is_written_is_read_as_the_same_calls_by_the_family(family):
+    syntax = tool_family(family).call_syntax
+    if syntax is None or (text := syntax.written(CALLS)) is None:
+        return
+    assert answered(parser_of(family), [text]).calls == [
+        {"name": one.name, "arguments": json.loads(one.arguments)} for one in CALLS
+    ]
 
 
 def test_calls_whose_syntax_is_unknown_stay_calls():
