@@ -28,6 +28,7 @@ from proxy.telemetry.endpoint_metrics import (
     Outcome,
     Place,
 )
+from proxy.telemetry.generation_metrics import GenerationMetrics
 from proxy.telemetry.metrics import Metrics, QueueMetrics
 from tests.doubles.engine import CARD
 
@@ -183,7 +184,7 @@ def registry() -> CollectorRegistry:
 
 @pytest.fixture
 def metrics(registry) -> EndpointMetrics:
-    return EndpointMetrics(registry)
+    return EndpointMetrics(registry, GenerationMetrics(registry, tenants=1).leave_uncharged)
 
 
 def test_endpoints_beyond_the_bound_share_one_series(registry, metrics):
