@@ -233,7 +233,7 @@ class BoundedTokenizer:
     async def admit(self, request: EngineRequest) -> AdmittedPrompt:
         if request.images:
             raise unsupported(
-                "Only the engine counts the tokens of an image ('image_url'): ask without images.",
+                "Only the engine counts the tokens of an image: ask without images.",
                 param="messages",
             )
         with self._concurrency.permits():

@@ -307,7 +307,7 @@ def test_tokens_are_not_counted_of_images(client):
     for path in ("/tokenize", f"{CHAT}/render"):
         error = error_of(client.post(path, json=body))
         assert error["code"] == "unsupported_parameter"
-        assert "reads no images" in error["message"]
+        assert "counts the tokens of an image" in error["message"]
 
 
 @pytest.mark.parametrize(
