@@ -54,12 +54,12 @@ ATTACKS = [
         "asleep: 60 prompts of 1.9 MB",
         burst(large_prompts, TEXT, count=60),
         attacks=(TEXT,),
-        growth_mb=5 * HELD_MB,
+        growth_mb=6 * HELD_MB,
     ),
     _attack(
         "asleep: 240 chats of 1.9 MB",
         burst(asleep(messages=[{"role": "user", "content": LARGE}]), count=240),
-        growth_mb=5 * HELD_MB,
+        growth_mb=6 * HELD_MB,
     ),
     _attack(
         "asleep: 240 chats of 1.9 MB with a wide character",
