@@ -187,6 +187,13 @@ def metrics(registry) -> EndpointMetrics:
     return EndpointMetrics(registry, GenerationMetrics(registry, tenants=1).leave_uncharged)
 
 
+def test_the_proxys_own_trials_have_a_cause_among_what_nobody_is_charged_for(registry, metrics):
+    for tokens in (3, 1, 1):
+        metrics.tried("demo", tokens)
+    labels = {"model": "demo", "cause": "trial"}
+    assert registry.get_sample_value("proxy_unbalanced_tokens_total", labels) == 5
+
+
 def test_endpoints_beyond_the_bound_share_one_series(registry, metrics):
     for number in range(MOST_ENDPOINTS + 3):
         metrics.ejected(Place("west", f"10.0.0.1:{number}"))
