@@ -139,7 +139,7 @@ def create_app(settings: Settings) -> FastAPI:
     metrics = Metrics(tenants=settings.metrics_tenants)
     store = open_store(settings)
     models_file = _models_file(settings)
-    counter = EndpointMetrics(metrics.registry)
+    counter = EndpointMetrics(metrics.registry, metrics.generations.leave_uncharged)
     decisions = MemoryDecisions() if store is None else store.decisions
     pools = named_pools.pool_set(settings, models_file, environment(), counter, decisions)
     set_level = partial(logs.set_level, has_content=settings.log_content)

@@ -233,7 +233,7 @@ class BoundedTokenizer:
     async def admit(self, request: EngineRequest) -> AdmittedPrompt:
         if request.images:
             raise unsupported(
-                "Only the engine counts the tokens of an image ('image_url'): ask without images.",
+                "Only the engine counts the tokens of an image: ask without images.",
                 param="messages",
             )
         with self._concurrency.permits():
@@ -270,7 +270,7 @@ class LogProbBudget:
             if self.entries + entries > self.most:
                 raise RateLimited(
                     f"This server holds at most {self.most} log-probabilities for answers that are "
-                    "not streamed, and they are all in use. Use 'stream', or ask for fewer.",
+                    "not streamed, and they are all in use. Ask for fewer, or again later.",
                     code=ErrorCode.QUEUE_FULL,
                 )
             self.entries += entries

@@ -122,9 +122,8 @@ def limit_log_probs(
         return request if usual <= most else replace(request, max_tokens=max(most, 1))
     if min(request.max_tokens, facts.context_length) > most:
         raise InvalidRequest(
-            f"choices x tokens x (1 + top_logprobs) is more than {entries}, which is "
-            "what the server holds for one answer. Use 'stream', or set 'max_tokens' to "
-            f"{most} or less.",
+            f"choices x tokens x (1 + top_logprobs) is more than {entries}, which is what the "
+            f"server holds for one answer: 'max_tokens' can be {most} here, and more in a stream.",
             param="max_tokens",
         )
     return request

@@ -61,8 +61,7 @@ class PromptWriter:
             case ChatPrompt():
                 if request.prompt.images and "images" not in card.capabilities:
                     raise unsupported(
-                        f"The model {card.name!r} reads no images ('image_url'): send parts of "
-                        "type 'text'.",
+                        f"The model {card.name!r} reads no images: send text only.",
                         param=request.prompt.place_of_image(),
                     )
                 rendered = await self._rendered(request, request.prompt, card, syntax)

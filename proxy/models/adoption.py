@@ -2,15 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from build_engines.errors import BuildError
-from build_engines.models_file import RemoteEntry
+from build_engines.models_file import OF_ANSWERS, RemoteEntry
+from proxy.domain.engine import NotReady
 from proxy.domain.model import Adopted, Kind, LoadedModel, TextTensors
 from proxy.triton.dialects.dialect import fitting
 from proxy.triton.local_tokenizer import local_tokenizer
 
 WITH_TOKENIZER = frozenset({"limits", "prompt_token_ids"})
+GENERATING = (Kind.VLLM, Kind.LLMAPI, Kind.CPP, Kind.TEXT)
+# Field of an entry -> the kinds on which it has an effect. `sampling` may come from the settings.
+EFFECTIVE: dict[str, tuple[Kind, ...]] = {
+    **dict.fromkeys(OF_ANSWERS - {"sampling"}, (Kind.OWN, *GENERATING)),
+    **dict.fromkeys(("tokenizer", "context_length", "rows", "continues"), GENERATING),
+    **dict.fromkeys(("adapters", "prefix_cache"), (Kind.VLLM,)),
+    "tensors": (Kind.TEXT,),
+}
+
+
+def check_effects(name: str, entry: RemoteEntry, models: Sequence[LoadedModel]) -> None:
+    """models: of all deployments of the entry, which may be of several kinds.
+
+    Raises:
+        NotReady: the entry sets what has no effect on any of them.
+    """
+    kinds = dict.fromkeys(one.facts.kind for one in models)
+    has_ids = entry.tokenizer is not None and any("token_ids" in one.capabilities for one in models)
+    for field in sorted(entry.model_fields_set & EFFECTIVE.keys()):
+        given, takers = getattr(entry, field), EFFECTIVE[field]
+        if kinds.keys().isdisjoint(takers):
+            advice = f"remove it; it is for {', '.join(one.value for one in takers)}"
+        elif given == "ids" and not has_ids:
+            advice = "it needs a `tokenizer`, and token ids, which vllm reports: use text or none"
+        else:
+            continue
+        said = RemoteEntry.model_fields[field].alias or field
+        said += f": {given}" if isinstance(given, str) else ""
+        raise NotReady(
+            f"`{said}` of the model {name!r} in models.yaml has no effect on a Triton model of the "
+            f"kind {' or '.join(one.value for one in kinds)}: {advice}",
+            "an entry of models.yaml does not fit its model",
+        )
 
 
 def adopted(model: LoadedModel, given: Adopted, entry: RemoteEntry) -> LoadedModel | None:

@@ -16,7 +16,7 @@ from proxy.domain.model import FREE, NO_END, Kind, Lifecycle, LoadedModel, Model
 from proxy.domain.request import Sampling
 from proxy.domain.request_limits import RequestLimits
 from proxy.domain.server_tools import ServerTool, ServerTools
-from proxy.models.adoption import adopted
+from proxy.models.adoption import adopted, check_effects
 from proxy.models.deployments import DeploymentPlan, plan_of
 
 logger = structlog.get_logger(__name__)
@@ -64,15 +64,19 @@ def public_models(
     The adapters of a model follow it.
 
     Raises:
-        NotReady: the limits of one of the models cannot be enforced.
+        NotReady: the limits of one of the models cannot be enforced, or an entry does not fit.
     """
     found: dict[str, PublicModel] = {}
     for name, entry in (*policy.items(), *_others(loaded, policy)):
         plan = plan_of(entry)
         cards: dict[str, list[ModelCard]] = {name: []}
-        for deployment in plan.deployments:
-            place = (deployment.pool, deployment.model or name)
-            for model in loaded:
+        places = [(one.pool, one.model or name) for one in plan.deployments]
+        there = [one for one in loaded if (one.pool, one.name) in places]
+        # a deployment that no Triton has yet may be of the kind that an option is for
+        if isinstance(entry, RemoteEntry) and {(o.pool, o.name) for o in there} == {*places}:
+            check_effects(name, entry, there)
+        for deployment, place in zip(plan.deployments, places, strict=True):
+            for model in there:
                 is_there = deployment.version in (None, *model.versions)
                 if (model.pool, model.name) == place and is_there:
                     if (complete := _complete(name, model, entry)) is None:

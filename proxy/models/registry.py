@@ -29,6 +29,10 @@ from proxy.models.public_models import (
 )
 from proxy.triton.catalog import NOTHING_SERVED
 
+NEVER_SEEN = (
+    "The model is not available at present: no server has had it since this proxy started, so "
+    "requests cannot be prepared for it, and do not wait."
+)
 LONGEST_COMPARED, MOST_COMPARED = 64, 16  # an unknown name, with so many known ones
 
 
@@ -206,10 +210,9 @@ class Registry:
             if (card := next(iter(self.listed().values()), None)) is None:
                 raise model_not_allowed(self.cards()[0].name)
             return card
-        model = self.model(name)
-        if not model.is_allowed:
+        if (known := self._named.get(name)) is not None and not known.is_allowed and self.models:
             raise self._unknown(name) if hides else model_not_allowed(name)
-        return model.cards[0]
+        return self.model(name).cards[0]
 
     def listed(self) -> dict[str, ModelCard]:
         """By name and alias, the models that the caller may use, in the order of models.yaml."""
@@ -230,11 +233,13 @@ class Registry:
 
         Raises:
             UnknownModel: no model has this name or alias.
-            ModelUnavailable: none is known yet.
+            ModelUnavailable: none is known yet; of one that may be at zero, nothing but its name.
         """
         if not self.models:
             raise self._unavailable()
         model = self._named.get(name)
+        if model is not None and not model.cards and self._holds:
+            raise ModelUnavailable(NEVER_SEEN)
         if model is None or not model.cards:
             raise self._unknown(name)
         return model

@@ -51,7 +51,8 @@ SEES_NOT = {
 # TensorRT-LLM pull request 18381
 OWN_TEMPLATE = (
     "with its `image_url` the model applies a chat template itself to one question, which a chat "
-    "that is rendered here is not: serve it with vLLM to have both"
+    "that is rendered here is not, and ignores images without `multimodal` in its model.yaml, "
+    "which Triton does not report: serve it with vLLM to have both"
 )
 PROMPTS = ("prompt", "text_input", "PROMPT", "INPUT0", "input")
 

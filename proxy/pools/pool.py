@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -97,7 +98,7 @@ class Served(Candidate):
             self.trial = asyncio.create_task(self._try())
 
     async def _try(self) -> None:
-        failure = await _trial_failure(self.endpoint.connection, self.model)
+        failure = await _trial_failure(self.endpoint, self.model)
         self._probed_at = self.endpoint.clock()
         if failure is not None:
             self._due = self.endpoint.clock() + self._again_s
@@ -113,7 +114,7 @@ class Served(Candidate):
 
     async def _probe(self, began_s: float, within_s: float) -> None:
         try:
-            generating = _trial_failure(self.endpoint.connection, self.model)
+            generating = _trial_failure(self.endpoint, self.model)
             failure = await asyncio.wait_for(generating, within_s)
         except asyncio.TimeoutError:
             failure = NotReady(
@@ -125,9 +126,9 @@ class Served(Candidate):
             self.endpoint.note_dead(self, failure)
 
 
-async def _trial_failure(connection: TritonConnection, model: LoadedModel) -> NotReady | None:
+async def _trial_failure(endpoint: Endpoint, model: LoadedModel) -> NotReady | None:
     try:
-        await connection.try_model(model)
+        await endpoint.connection.try_model(model, partial(endpoint.pool.counter.tried, model.name))
     except RateLimited:  # its queue is full: it generates for others
         return None
     except ProxyError as error:
@@ -568,7 +569,7 @@ class Pool:
         self.ejected: set[str] = set()  # those whose breaker is not closed
         self._options = options
         self._decisions = decisions
-        self._counter = counter
+        self.counter = counter
         self._interned: dict[LoadedModel, LoadedModel] = {}
         self._clock = clock
         self._changed = changed
@@ -634,7 +635,7 @@ class Pool:
         elif not is_closed and endpoint.name not in self.ejected:
             self.ejected.add(endpoint.name)
             self._changed()
-            self._counter.ejected(Place(self.name, endpoint.name))
+            self.counter.ejected(Place(self.name, endpoint.name))
             logger.warning(
                 "endpoint is ejected",
                 pool=self.name,

@@ -42,8 +42,9 @@ class Scheduling(Group):
     """Streams of one model that may wait so. In a full queue, a tenant with many gives a place to
     one with fewer. Raise it where many callers come before a Triton has started."""
     held_mb: Annotated[float, Field(gt=0, le=65_536)] = 64.0
-    """Size of the prompts and images that may wait so for one model. Raise it where prompts are
-    long."""
+    """Size of the prompts and images that may wait so for one model, as they are in memory; with
+    the messages of chats and all that is being read, the proxy takes up to six times that. Raise
+    it where prompts are long."""
 
     @model_validator(mode="after")
     def _held_requests_queue(self) -> Scheduling:

@@ -6,7 +6,7 @@ Endpoints come and go, so only so many get series of their own; further ones sha
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cache
 from typing import NamedTuple
@@ -65,9 +65,12 @@ class Place(NamedTuple):
 
 
 class EndpointMetrics:
-    """registry: of the process' other metrics."""
+    """registry: of the process' other metrics. leave_uncharged: see GenerationMetrics."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(
+        self, registry: CollectorRegistry, leave_uncharged: Callable[[str, str, int], None]
+    ) -> None:
+        self._leave_uncharged = leave_uncharged
         labels = ("pool", "endpoint")
         streams = Counter(
             "proxy_endpoint_streams",
@@ -135,6 +138,10 @@ class EndpointMetrics:
     def failed(self, place: Place, error: ProxyError) -> None:
         if (kind := failure_kind(error)) is not None:
             self._failures.labels(*self._bounded(place), kind).inc()
+
+    def tried(self, triton_model: str, tokens: int) -> None:
+        """tokens: that an engine counted for a generation of the proxy's own."""
+        self._leave_uncharged(triton_model, "trial", tokens)
 
     def ejected(self, place: Place) -> None:
         self._ejections.labels(*self._bounded(place)).inc()

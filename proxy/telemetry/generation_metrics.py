@@ -275,7 +275,8 @@ class GenerationMetrics:
             "Tokens that an engine counted and nobody is charged for: the prompt of further "
             "`choices`, of the answer behind a `thought`, and of streams that were `abandoned` "
             "before their first token; what was computed again for a stream that was `lost`, "
-            "`stalled`, `drained` or `preempted`",
+            "`stalled`, `drained` or `preempted`; the `trial` of an engine that the proxy makes "
+            "itself, by Triton's name of the model",
             "model",
             "cause",
         )
@@ -320,9 +321,12 @@ class GenerationMetrics:
             self._tenants.settle(label, record)
             self._tenant_requests(label, record.result.value).inc()
 
+    def leave_uncharged(self, model: str, why: str, tokens: int) -> None:
+        self._unbalanced.labels(model, why).inc(tokens)
+
     def _settle_losses(self, model: str, record: RequestRecord) -> None:
         for why, tokens in record.uncharged.items():
-            self._unbalanced.labels(model, why).inc(tokens)
+            self.leave_uncharged(model, why, tokens)
         for stage, late in record.late:
             if stage.error is not None:
                 settle = partial(self._settle_late, model, stage.error)
@@ -341,7 +345,7 @@ class GenerationMetrics:
 
     def _settle_late(self, model: str, why: str, late: asyncio.Future[Usage]) -> None:
         if not late.cancelled() and late.exception() is None:
-            self._unbalanced.labels(model, why).inc(late.result().total_tokens)
+            self.leave_uncharged(model, why, late.result().total_tokens)
 
     def _settle_abandoned(
         self, model: str, has_prompt: bool, late: asyncio.Future[list[Usage | BaseException]]
@@ -351,7 +355,7 @@ class GenerationMetrics:
             return
         prompts = [one.prompt_tokens for one in late.result() if isinstance(one, Usage)]
         tokens = sum(prompts) - (0 if has_prompt else max(prompts, default=0))
-        self._unbalanced.labels(model, "abandoned").inc(tokens)
+        self.leave_uncharged(model, "abandoned", tokens)
 
 
 def observe(histogram: Histogram, value: float, trace: Trace | None = None) -> None:

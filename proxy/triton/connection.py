@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import aclosing
 from secrets import token_hex
 
@@ -42,8 +43,9 @@ class TritonConnection:
     async def __aexit__(self, *exc_info: object) -> None:
         await self.engine.__aexit__(*exc_info)
 
-    async def try_model(self, model: LoadedModel) -> None:
-        """Generates a few tokens at most, within TRIAL_S.
+    async def try_model(self, model: LoadedModel, note_tokens: Callable[[int], None]) -> None:
+        """Generates a few tokens at most, within TRIAL_S. note_tokens: gets how many the engine
+        counts, of the prompt and of each response.
 
         Raises ProxyError as an engine's stream does. An answer that ends at once is fine, and so is
         a model of others that refuses this one, such as one for embeddings.
@@ -66,8 +68,8 @@ class TritonConnection:
         )
         async with aclosing(self.engine.generate(request)) as deltas:
             try:
-                async for _ in deltas:
-                    pass
+                async for delta in deltas:
+                    note_tokens((delta.prompt_tokens or 0) + len(delta.token_bytes))
             except InvalidRequest:
                 if model.facts.adopted is None:
                     raise

@@ -70,7 +70,7 @@ def proxy_metrics() -> dict[str, set[str]]:
     """Name of each series -> its labels."""
     metrics = Metrics()
     found: dict[str, set[str]] = {}
-    EndpointMetrics(metrics.registry)
+    EndpointMetrics(metrics.registry, metrics.generations.leave_uncharged)
     for metric in set(metrics.registry._names_to_collectors.values()):
         names = metric._labelnames
         if names:

@@ -85,8 +85,9 @@ def metrics() -> str:
 
 
 def _of_the_proxy() -> Iterator[tuple[str, ...]]:
-    registry = Metrics().registry
-    EndpointMetrics(registry)
+    metrics = Metrics()
+    registry = metrics.registry
+    EndpointMetrics(registry, metrics.generations.leave_uncharged)
     for each in registry._collector_to_names:
         if not hasattr(each, "_labelnames"):
             continue

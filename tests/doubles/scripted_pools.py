@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from random import Random
@@ -28,6 +28,7 @@ from tests.doubles.pools import DecisionsInMemory
 from tests.doubles.tokenizer import ByteTokenizer
 
 A_CHECK_S = 1.0  # longer than what passes between two
+TRIED_TOKENS = 5  # of each trial
 DEMO = LoadedModel(name="demo", facts=FACTS)
 
 
@@ -88,8 +89,9 @@ class ScriptedTriton:
             raise NotReady(reason)
         return frozenset(f"{one.name}:{version}" for one in found for version in one.versions)
 
-    async def try_model(self, model: LoadedModel) -> None:
+    async def try_model(self, model: LoadedModel, note_tokens: Callable[[int], None]) -> None:
         self.trials.append(model.name)
+        note_tokens(TRIED_TOKENS)
         fault = self.trial_faults.get(model.name)
         if isinstance(fault, asyncio.Event):
             await fault.wait()
@@ -108,6 +110,7 @@ class CountedPlaces:
         self.expected: list[int] = []  # cached tokens of each stream, as it began
         self.outcomes: Counter[tuple[str, str]] = Counter()
         self.failures: list[ProxyError] = []
+        self.tried_tokens: Counter[str] = Counter()
         self.ejections: Counter[str] = Counter()
         self.states: dict[str, dict[EndpointState, int]] = {}
 
@@ -120,6 +123,9 @@ class CountedPlaces:
 
     def failed(self, place: Place, error: ProxyError) -> None:
         self.failures.append(error)
+
+    def tried(self, triton_model: str, tokens: int) -> None:
+        self.tried_tokens[triton_model] += tokens
 
     def ejected(self, place: Place) -> None:
         self.ejections[place.endpoint] += 1

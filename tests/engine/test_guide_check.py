@@ -308,6 +308,29 @@ def test_instances_share_a_child_which_ends_with_the_last_one(instances):
     child.wait(timeout=HANG_S)
 
 
+@pytest.mark.parametrize("guides", [250, 700])
+def test_an_instance_that_stops_reading_holds_up_no_other_and_costs_bounded_memory(
+    instances, guides
+):
+    """Each result has 1 kB. The connection takes some 200 of them, and the child keeps 256."""
+    child = psutil.Process(assert_share_a_child(instances))
+    silent, *others = instances
+    for number in range(guides):
+        silent.sandbox.submit(number, "json_schema", json.dumps({"type": "\u00e9" * 180}))
+    silent.sandbox.receive(0)  # sends them
+    before = child.memory_info().rss
+
+    def are_tried() -> bool:
+        for one in others:
+            one.check("regex", f"new{next(NUMBERS)}", patience_s=HANG_S)
+        return not child.children()
+
+    eventually(are_tried, HANG_S, "all are tried")
+    assert child.memory_info().rss - before < MB
+    silent.close()
+    assert assert_share_a_child(instances) == child.pid
+
+
 def test_instances_whose_child_was_killed_share_another_one(instances):
     before = assert_share_a_child(instances)
     os.kill(before, signal.SIGKILL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, get_args
 
 from annotated_types import Ge, Le
@@ -10,7 +11,8 @@ from pydantic import BaseModel, ValidationError
 from build_engines.models_yaml import near_key
 from proxy.domain.errors import ECHO_AT_MOST, ErrorCode, InvalidRequest, echoed
 
-# Fields of OpenAI's and similar APIs that this server refuses, and what to use instead.
+# Fields of OpenAI's and similar APIs that this server refuses, and what to use instead: fields in
+# quotes, where the body has them.
 ADVICE = {
     "functions": "it is deprecated, use 'tools'",
     "function_call": "it is deprecated, use 'tool_choice'",
@@ -26,15 +28,15 @@ ADVICE = {
     "repeat_penalty": "use 'repetition_penalty'",
     "max_new_tokens": "use 'max_tokens'",
     "n_predict": "use 'max_tokens'",
-    "use_beam_search": "use 'n', or 'best_of' of /v1/completions",
+    "use_beam_search": "there is no beam search",
     "length_penalty": "there is no beam search",
     "early_stopping": "there is no beam search",
     "logits_processors": "use 'logit_bias', 'allowed_token_ids' or 'bad_words'",
     "custom_logit_processor": "use 'logit_bias', 'allowed_token_ids' or 'bad_words'",
-    "prompt_logprobs": "use 'echo' with 'logprobs' of /v1/completions",
+    "prompt_logprobs": "/v1/completions has them with `echo` and `logprobs`",
     "prompt_embeds": "send text or token ids",
     "input_ids": "use 'prompt_token_ids'",
-    "mm_processor_kwargs": "prompts are text only",
+    "mm_processor_kwargs": "images are read as the engine is set up",
     "rid": "use 'request_id'",
     "extra_key": "use 'cache_salt'",
     "lora_path": "give the adapter's name in 'model', as /v1/models lists it",
@@ -51,6 +53,7 @@ ADVICE = {
 }
 
 
+QUOTED = re.compile(r"'(\w+)[\w.]*'")
 LISTED_AT_MOST = 10
 ALIKE = 0.75  # temprature; not num_predict and prediction
 # By the first word of pydantic's error types.
@@ -115,8 +118,8 @@ def _described(problem: Any, kind: type[BaseModel]) -> str:
             return f"Missing required parameter: '{path}'"
         case "extra_forbidden":
             refused = f"Unsupported parameter: '{path}' is not supported by this server"
-            if path in ADVICE:
-                return f"{refused}: {ADVICE[path]}"
+            if (advice := _advice(path, kind)) is not None:
+                return f"{refused}: {advice}"
             near = near_key(problem["loc"], kind, ALIKE)
             return f"{refused}: did you mean '{near}'?" if near else refused
         case _:
@@ -126,6 +129,12 @@ def _described(problem: Any, kind: type[BaseModel]) -> str:
             if bounds := _bounds(problem, kind):
                 return f"Invalid value for '{path}': {path} must be {bounds}, got {value}"
             return f"Invalid value for '{path or 'body'}': {reason} (given: {value})"
+
+
+def _advice(path: str, kind: type[BaseModel]) -> str | None:
+    """None where it would name fields that this body does not have."""
+    named = QUOTED.findall(ADVICE.get(path, ""))
+    return ADVICE.get(path) if kind.model_fields.keys() >= {*named} else None
 
 
 def _bounds(problem: Any, kind: type[BaseModel]) -> str | None:

@@ -26,6 +26,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from secrets import token_hex
+from sys import getsizeof
 
 import structlog
 
@@ -616,7 +617,7 @@ def _ticket(
         weight=who.weight,
         priority=asked.priority or 0,
         prompt_tokens=-(-size // CHARACTERS_A_TOKEN) + len(ids),
-        prompt_bytes=size + ID_BYTES * len(ids) + sum(map(_size, request.images)),
+        prompt_bytes=getsizeof(text) + ID_BYTES * len(ids) + sum(map(_size, request.images)),
         patience_s=asked.queue_patience_s,
         has_begun=has_begun,
         may_yield=may_yield,

@@ -89,7 +89,7 @@ def rendered(
             template = of_tools
     if template is None:
         raise unsupported(
-            "This model has no chat template. Use /v1/completions with a prompt.", param="messages"
+            "This model has no chat template: it only completes prompts.", param="messages"
         )
     values = prompt.template_values
     if values.get(EFFORT) == NONE:

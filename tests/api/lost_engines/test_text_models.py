@@ -32,7 +32,7 @@ def started(serve, tmp_path):
             "adopt": "demo",
             "tokenizer": str(WEIGHTS),
             "chat_template": str(tmp_path / "template"),
-            "continue": continues,
+            **({} if continues == "ids" else {"continue": continues}),  # ids: the default
         }
         file = tmp_path / "models.yaml"
         file.write_text(yaml.safe_dump({"models": {"demo": entry}}))

@@ -105,6 +105,28 @@ def test_a_model_without_a_fallback_is_still_unknown_where_triton_has_not_loaded
     assert answer.status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/v1/chat/completions", {"messages": MESSAGES}),
+        ("/v1/completions", {"prompt": "Hi"}),
+        ("/v1/responses", {"input": "Hi"}),
+        ("/v1/messages", {"messages": MESSAGES, "max_tokens": 5}),
+        ("/v1/embeddings", {"input": "Hi"}),
+        ("/tokenize", {"prompt": "Hi"}),
+    ],
+)
+def test_where_models_may_be_at_zero_one_that_was_never_seen_can_be_asked_for_again(
+    serve, written, path, fields
+):
+    file = written(gone={"runtime": "remote"}, demo={"runtime": "remote"})
+    client = serve(ScriptedEngine(), models_file=file, hold_timeout_s=60.0)
+    answer = client.post(path, json={"model": "gone", **fields})
+    assert (answer.status_code, answer.headers["x-should-retry"]) == (503, "true")
+    assert int(answer.headers["retry-after"]) > 0
+    assert "no server has had it since this proxy started" in answer.text
+
+
 def test_a_changed_file_changes_what_callers_see_and_an_invalid_one_does_not(serve, written):
     client = serving(serve, path := written(demo={"runtime": "remote", "aliases": ["first"]}))
     reload = client.app.state.policy_watch.reload

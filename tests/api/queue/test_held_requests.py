@@ -121,3 +121,18 @@ async def test_a_flood_of_one_tenant_is_bounded_costs_little_and_leaves_places_t
         done = Counter(one.status for one in flood)
         assert done.keys() == {200, 429}
         assert done[200] * 2 <= 20
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("wide", "is_held"), [("", True), ("é", True), ("語", False), ("\U0001f600", False)]
+)
+async def test_a_text_counts_as_much_as_memory_has_of_it(wide, is_held):
+    """One wide character makes all others of a text as wide: one, one, two or four bytes each."""
+    async with at_zero(held_mb=0.15) as (proxy, _):
+        call = proxy.ask({**BODY, "messages": [{"role": "user", "content": "x" * 100_000 + wide}]})
+        if is_held:
+            await proxy.until(0, 1)
+            call.task.cancel()
+        else:
+            assert code_of(await call.done()) == (429, "queue_full")

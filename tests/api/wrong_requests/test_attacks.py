@@ -5,10 +5,18 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
+from functools import reduce
 
 import pytest
 
-from proxy.api.http.validation_errors import ADVICE
+from proxy.api.anthropic.message_body import CountTokensBody, MessagesBody
+from proxy.api.decisions.decision_body import DecisionBody
+from proxy.api.http.validation_errors import ADVICE, QUOTED
+from proxy.api.openai.chat_body import ChatCompletionBody
+from proxy.api.openai.completion_body import CompletionBody
+from proxy.api.openai.embedding_body import EmbeddingsBody
+from proxy.api.openai.score_body import RerankBody, ScoreBody
+from proxy.api.responses.response_body import ResponseBody
 from tests.api.formats import error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 
@@ -123,10 +131,49 @@ def test_tools_and_their_bytes_are_bounded(serve, letters, count, most):
     assert fewer["code"] == "unsupported_parameter", "this model has no tool parser"
 
 
-@pytest.mark.parametrize("path", [CHAT, TEXT])
-def test_fields_of_other_servers_are_refused_with_what_to_do_instead(idle, path):
-    body = GOOD if path == CHAT else {"model": "demo", "prompt": "x"}
-    for name in (name for name in ADVICE if "." not in name):
-        error = error_of(idle.post(path, json={**body, name: 1}))
-        assert (error["code"], error["param"]) == ("unsupported_parameter", name)
-        assert error["message"].endswith(ADVICE[name])
+NEEDS_TEMPLATE = {
+    CHAT: (ChatCompletionBody, GOOD),
+    "/v1/responses": (ResponseBody, {"model": "demo", "input": "hi"}),
+    "/v1/messages": (MessagesBody, {**GOOD, "max_tokens": 5}),
+    "/v1/messages/count_tokens": (CountTokensBody, GOOD),
+    "/v1/decisions": (
+        DecisionBody,
+        {
+            "model": "demo",
+            "input": "hi",
+            "questions": [{"type": "predicate", "instructions": "Is it polite?"}],
+        },
+    ),
+}
+BODIES = NEEDS_TEMPLATE | {
+    TEXT: (CompletionBody, {"model": "demo", "prompt": "x"}),
+    "/v1/embeddings": (EmbeddingsBody, {"model": "demo", "input": "x"}),
+    "/v1/rerank": (RerankBody, {"model": "demo", "query": "x", "documents": ["y"]}),
+    "/v1/score": (ScoreBody, {"model": "demo", "text_1": "x", "text_2": "y"}),
+}
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_fields_of_other_servers_are_refused_with_fields_of_the_same_route(idle, path):
+    kind, body = BODIES[path]
+    fields = kind.model_fields.keys()
+    for name in ADVICE.keys() - fields:
+        *above, last = name.split(".")
+        if above and path not in (CHAT, TEXT):
+            continue
+        given = reduce(lambda inner, part: {part: inner}, reversed(above), {last: 1})
+        message = idle.post(path, json=body | given).json()["error"]["message"]
+        _, refused, advice = message.partition(f"'{name}' is not supported by this server")
+        assert refused, message
+        assert {*QUOTED.findall(advice)} <= fields, message
+        if {*QUOTED.findall(ADVICE[name])} <= fields:
+            assert advice == f": {ADVICE[name]}"
+
+
+@pytest.mark.parametrize("path", NEEDS_TEMPLATE)
+def test_without_a_chat_template_no_route_advises_what_only_another_can_do(serve, path):
+    client = serve(ScriptedEngine(), FixedCatalog(facts=replace(FACTS, chat_template=None)))
+    response = client.post(path, json=NEEDS_TEMPLATE[path][1])
+    assert response.status_code == 400
+    message = response.json()["error"]["message"]
+    assert message == "This model has no chat template: it only completes prompts."

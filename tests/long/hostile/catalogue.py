@@ -15,6 +15,7 @@ from tests.long.hostile import (
     response_attacks,
     route_attacks,
     schema_attacks,
+    sleeping_attacks,
     socket_attacks,
     structured_attacks,
 )
@@ -31,6 +32,7 @@ GROUPS = {
     "batches": batch_attacks.ATTACKS,
     "routes": route_attacks.ATTACKS,
     "connections": connection_attacks.ATTACKS,
+    "asleep": sleeping_attacks.ATTACKS,
     "keys": key_attacks.ATTACKS,
     "administration": admin_attacks.ATTACKS,
     "sockets": socket_attacks.ATTACKS,

@@ -1,21 +1,25 @@
-"""The stack under attack: a model of 20 ms a token, and the demo model on the ONNX engine."""
+"""The stack under attack: a model of 20 ms a token, and the demo model on the ONNX engine. A third
+name is for the first one in a pool whose list of endpoints is emptied at the start.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import shutil
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from tests.fixtures import embedding_models
 from tests.fixtures.scripted import STORY
-from tests.fixtures.stack import ROOT, Stack, free_ports
+from tests.fixtures.stack import PLAIN, ROOT, SECRET, Stack, eventually, free_ports
 
 ARTIFACTS = ROOT / "artifacts" / "hostile"
 POOLED = ARTIFACTS / "weights" / "pooled"
 STEP_MS = 20.0
+HELD_S = 5  # requests of the model that is asleep
 
 
 def models(**onnx: Any) -> dict[str, Any]:
@@ -38,7 +42,20 @@ def models(**onnx: Any) -> dict[str, Any]:
             "sampling": {"temperature": 0.0},
         },
         "pooled": {"runtime": "embedding", "weights": str(POOLED)},
+        "asleep": {
+            "runtime": "remote",
+            "deployments": [{"name": "default", "pool": "asleep", "model": "steady"}],
+        },
     }
+
+
+def falls_asleep(stack: Stack, endpoints: Path) -> None:
+    """Its requests are held from now on."""
+    names = f"{stack.url}/v1/models"
+    eventually(lambda: '"asleep"' in PLAIN.get(names).text, 30, "the model was seen")
+    endpoints.write_text("")
+    at_zero = 'proxy_fair_queue_capacity{queue="asleep/steady"} 0.0'
+    eventually(lambda: at_zero in PLAIN.get(f"{stack.url}/metrics").text, 30, "it is at zero")
 
 
 @contextlib.contextmanager
@@ -49,10 +66,14 @@ def running(*, onnx: Mapping[str, Any] | None = None, **settings: str) -> Iterat
     ARTIFACTS.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(ARTIFACTS / "files", ignore_errors=True)
     embedding_models.static(POOLED)
+    environment, endpoints = free_ports(), ARTIFACTS / "endpoints"
+    endpoints.write_text(f"127.0.0.1:{environment['TRITON_GRPC_PORT']}")
+    asleep = {"endpoints": f"file+grpc://{endpoints}", "secret_env": "TRITON_SECRET"}
     file = ARTIFACTS / "models.yaml"
-    file.write_text(yaml.safe_dump({"models": models(**(onnx or {}))}))
-    environment = free_ports()
+    file.write_text(yaml.safe_dump({"models": models(**(onnx or {})), "pools": {"asleep": asleep}}))
     environment |= {
+        "TRITON_SECRET": SECRET,
+        "HOLD_TIMEOUT_S": str(HELD_S),
         "MODELS_FILE": str(file),
         "ARTIFACTS_DIR": str(ARTIFACTS),
         "PYTHONPATH": str(ROOT),
@@ -66,6 +87,7 @@ def running(*, onnx: Mapping[str, Any] | None = None, **settings: str) -> Iterat
     stack = Stack(["serve"], environment, ARTIFACTS / "serve.log")
     try:
         stack.wait_ready(within_s=240)
+        falls_asleep(stack, endpoints)
         yield stack
     finally:
         with contextlib.suppress(Exception):

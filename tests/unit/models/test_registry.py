@@ -316,6 +316,30 @@ def test_requests_wait_for_the_first_endpoint_but_not_where_the_contract_is_brok
             made.check_available(card, or_held=True)
 
 
+@pytest.mark.parametrize("name", ["chat", "tuned-too"])
+@pytest.mark.parametrize("ask", ["model", "serving", "asked"])
+def test_a_model_that_may_be_at_zero_and_was_never_seen_is_unavailable_and_not_unknown(ask, name):
+    policy = {"chat": ModelEntry(), "tuned": ModelEntry(aliases=("tuned-too",))}
+    for holds, error in ((True, ModelUnavailable), (False, UnknownModel)):
+        made = Registry(policy, holds=holds)
+        made.serve([LoadedModel(name="else", facts=FACTS)])
+        with pytest.raises(error):
+            getattr(made, ask)(name)
+        with pytest.raises(UnknownModel):
+            getattr(made, ask)("chut")
+
+
+def test_one_that_a_key_does_not_allow_stays_hidden_also_where_it_was_never_seen(allowed):
+    made = Registry({"chat": ModelEntry()}, holds=True)
+    made.serve([LoadedModel(name="else", facts=FACTS)])
+    allowed("else")
+    with pytest.raises(UnknownModel):
+        made.asked("chat", hides=True)
+    for ask in (made.asked, made.serving):
+        with pytest.raises(RequestError, match="does not allow"):
+            ask("chat")
+
+
 def test_what_models_yaml_names_and_nobody_has_seen_is_a_metric():
     registry = Registry(DEPLOYED)
     registry.serve([UNNAMED, WEST])

@@ -13,7 +13,14 @@ from proxy.domain.model import LoadedModel
 from proxy.pools.pool import MOST_TRIED_AGAIN_S
 from tests.doubles import clock
 from tests.doubles.engine import FACTS
-from tests.doubles.scripted_pools import DEMO, PoolStand, ScriptedTriton, build, checked
+from tests.doubles.scripted_pools import (
+    DEMO,
+    TRIED_TOKENS,
+    PoolStand,
+    ScriptedTriton,
+    build,
+    checked,
+)
 
 READY, NOT_READY = EndpointState.READY, EndpointState.NOT_READY
 LOST = ModelUnavailable("away", detail="UNAVAILABLE: the connection was lost")
@@ -131,6 +138,7 @@ async def test_each_model_generates_once_each_time_that_its_endpoint_becomes_rea
         assert triton.trials[4:] == ["demo"]
         assert not triton.engine.requests
         assert not stand.counter.begun
+        assert stand.counter.tried_tokens == {"demo": 3 * TRIED_TOKENS, "other": 2 * TRIED_TOKENS}
 
 
 @clock.jumps

@@ -26,7 +26,8 @@ def pools(tmp_path: Path):
     def names(text: str, environment: dict[str, str] | None = None, **settings):
         path = tmp_path / "models.yaml"
         path.write_text(text)
-        counter, found = EndpointMetrics(Metrics().registry), models_file.load(path)
+        metrics, found = Metrics(), models_file.load(path)
+        counter = EndpointMetrics(metrics.registry, metrics.generations.leave_uncharged)
         decisions = MemoryDecisions()
         made = named_pools.pool_set(
             Settings(**settings), found, environment or {}, counter, decisions

@@ -28,6 +28,7 @@ from proxy.telemetry.endpoint_metrics import (
     Outcome,
     Place,
 )
+from proxy.telemetry.generation_metrics import GenerationMetrics
 from proxy.telemetry.metrics import Metrics, QueueMetrics
 from tests.doubles.engine import CARD
 
@@ -183,7 +184,14 @@ def registry() -> CollectorRegistry:
 
 @pytest.fixture
 def metrics(registry) -> EndpointMetrics:
-    return EndpointMetrics(registry)
+    return EndpointMetrics(registry, GenerationMetrics(registry, tenants=1).leave_uncharged)
+
+
+def test_the_proxys_own_trials_have_a_cause_among_what_nobody_is_charged_for(registry, metrics):
+    for tokens in (3, 1, 1):
+        metrics.tried("demo", tokens)
+    labels = {"model": "demo", "cause": "trial"}
+    assert registry.get_sample_value("proxy_unbalanced_tokens_total", labels) == 5
 
 
 def test_endpoints_beyond_the_bound_share_one_series(registry, metrics):

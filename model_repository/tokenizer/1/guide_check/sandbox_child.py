@@ -29,6 +29,7 @@ from guide_check.trial import try_out
 from guide_check.trial_queue import Trial, TrialQueue
 
 SCHEDULE_EVERY_S = 0.02  # while trials run
+UNSENT_AT_MOST = 256_000  # bytes; a client with 64 guides under way is owed a third of it at most
 
 
 def main() -> None:
@@ -37,7 +38,8 @@ def main() -> None:
         compiler = _compiler(Path(sys.argv[1]))
     except Exception as error:
         client, _ = listener.accept()
-        _send(client, {"error": f"{type(error).__name__}: {error}"})
+        with suppress(OSError):
+            client.sendall(_line({"error": f"{type(error).__name__}: {error}"}))
         return
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
@@ -57,18 +59,23 @@ def main() -> None:
 def _serve(listener: socket.socket, queue: TrialQueue) -> None:
     """Runs trials until the last client closes its connection, or ends."""
     clients: dict[socket.socket, bytes] = {}  # with the beginning of a line
+    unsent: dict[socket.socket, bytes] = {}  # of clients that have not read what came before
     asked: dict[int, tuple[socket.socket, int]] = {}  # by the trial: a client, and its number
     trials = itertools.count(1)
     while True:
         queue.schedule()
         pipes = queue.pipes
         watched: list[Any] = [listener, *clients, *pipes]
-        for one in select.select(watched, [], [], SCHEDULE_EVERY_S if pipes else None)[0]:
+        wait_s = SCHEDULE_EVERY_S if pipes else None
+        readable, writable, _ = select.select(watched, [*unsent], [], wait_s)
+        for client in writable:
+            _send(client, b"", unsent)
+        for one in readable:
             if one is listener:
                 client, _ = listener.accept()
                 if is_of_this_user(client):
                     clients[client] = b""
-                    _send(client, {"error": None, "pid": os.getpid()})
+                    _send(client, _line({"error": None, "pid": os.getpid()}), unsent)
             elif one in clients:
                 data = _received(one)
                 *lines, clients[one] = (clients[one] + data).split(b"\n")
@@ -78,6 +85,7 @@ def _serve(listener: socket.socket, queue: TrialQueue) -> None:
                     queue.add(Trial(trial, kind, text))
                 if not data:
                     del clients[one]
+                    unsent.pop(one, None)
                     one.close()
                     if not clients:
                         return
@@ -85,7 +93,7 @@ def _serve(listener: socket.socket, queue: TrialQueue) -> None:
                 trial, reason = ended
                 client, number = asked.pop(trial)
                 if client in clients:
-                    _send(client, {"number": number, "reason": reason})
+                    _send(client, _line({"number": number, "reason": reason}), unsent)
 
 
 def _received(client: socket.socket) -> bytes:
@@ -95,9 +103,20 @@ def _received(client: socket.socket) -> bytes:
         return b""
 
 
-def _send(client: socket.socket, message: dict[str, Any]) -> None:
-    with suppress(OSError):  # it has left, which the next select reports
-        client.sendall(json.dumps(message).encode() + b"\n")
+def _line(message: dict[str, Any]) -> bytes:
+    return json.dumps(message).encode() + b"\n"
+
+
+def _send(client: socket.socket, line: bytes, unsent: dict[socket.socket, bytes]) -> None:
+    """Sends what the client's buffer takes. A client that reads nothing is told to leave."""
+    left = unsent.pop(client, b"") + line
+    with suppress(OSError):  # it is full, or has left, which the next select reports
+        left = left[client.send(left, socket.MSG_DONTWAIT) :]
+    if len(left) > UNSENT_AT_MOST:
+        with suppress(OSError):
+            client.shutdown(socket.SHUT_RDWR)  # the next select reports it as one that has left
+    elif left:
+        unsent[client] = left
 
 
 def _compiler(info_file: Path) -> Any:
