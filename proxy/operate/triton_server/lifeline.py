@@ -1,10 +1,12 @@
 """A parent process for a command, which ends with the launcher and kills all descendants.
 
-Run as a script: `python -I -S lifeline.py <launcher's pid> <command> ...`. It leads a session of
-its own, so that a terminal's Ctrl-C does not reach it. Triton's stubs are in the same process
-group: a busy one would outlive a killed server, because it checks its parent only between
-requests. Ranks and workers that MPI started have their own groups and hold GPU memory; as orphans
-they become children of this process, which finds them there. Used for tritonserver.
+Run as a script: `python -I -S lifeline.py <launcher's pid> <command> ...`. It leads a process group
+of its own, so that a terminal's Ctrl-C does not reach it, but no session: Linux schedules a session
+as one (autogroups, sched(7)), and a proxy that rarely runs would wait up to 0.3 s for a core that
+long tokenizations use. Triton's stubs are in the same process group: a busy one would outlive a
+killed server, because it checks its parent only between requests. Ranks and workers that MPI
+started have their own groups and hold GPU memory; as orphans they become children of this process,
+which finds them there. Used for tritonserver.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ def command(arguments: list[str]) -> list[str]:
 
 def main(launcher: int, arguments: list[str]) -> int:
     """The command's exit status, negative for a signal."""
-    os.setsid()
+    os.setpgid(0, 0)
     signal.signal(signal.SIGUSR1, lambda *_: os.killpg(0, signal.SIGKILL))
     _on_parents_death(signal.SIGUSR1)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)

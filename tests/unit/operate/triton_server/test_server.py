@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from proxy.domain.errors import LaunchError
+from proxy.operate.triton_server import lifeline, shm
 from proxy.operate.triton_server import server as tritonserver
-from proxy.operate.triton_server import shm
 from proxy.operate.triton_server.launch import Launch
 from proxy.operate.triton_server.server import StartCrashed, TritonServer
 from tests.fixtures.stack import HANG_S, eventually, free_port, triton_log
@@ -74,6 +74,15 @@ def program(artifacts: Path, mode: str, port: int, *, start_timeout_s: float = 2
     )
     launch.log.parent.mkdir(parents=True)
     return launch
+
+
+def test_it_is_scheduled_as_the_proxy_is_and_no_terminal_signals_it():
+    """Linux divides cores between sessions first, see lifeline."""
+    show = "import os; print(os.getsid(0), os.getpgid(0))"
+    command = lifeline.command([sys.executable, "-c", show])
+    session, group = map(int, subprocess.check_output(command, text=True, timeout=HANG_S).split())
+    assert session == os.getsid(0)
+    assert group != os.getpgid(0)
 
 
 @pytest.fixture
