@@ -334,7 +334,8 @@ def _provenance(entry: OnnxEntry, weights: Step) -> Provenance:
         made_of.append(str(weights.folder.resolve()))  # it is linked, so its place matters
     else:
         chosen = chosen_precision(entry, weights.folder)
-        made_of.append(f"{chosen.precision} {chosen.by_token} {chosen.keeps_blocks}")
+        form = "two-byte head" if chosen.by_token else "False"
+        made_of.append(f"{chosen.precision} {form} {chosen.keeps_blocks}")
         made_of.append(f"halves cache: {chosen.halves_cache}")
         tools |= versions(["onnxruntime-genai"])
     if gguf_in(weights.folder) is not None:

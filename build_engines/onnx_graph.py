@@ -19,6 +19,12 @@ from build_engines.onnx_folder import LOGITS_FROM, QUANTIZED_MATMUL, DecoderConf
 
 JOINED_BITS = 8  # joined 4-bit matrices were not faster
 ATTENTION = "GroupQueryAttention"
+FACTORS = (
+    "Unsqueeze",
+    "Mul",
+    "ReduceMax",
+    "Abs",
+)  # make the first input of the head of `onnx_int8`
 ATTENTION_LENGTHS = (5, 6, 9)  # its inputs of integers: seqlens_k, total_sequence_length, positions
 
 
@@ -121,15 +127,25 @@ def _add_logits_from(graph: Any, logits: str) -> None:
     """
     from onnx import TensorProto, helper
 
-    last = head(graph, logits)
+    hidden = _hidden(graph, logits)
+    users = [node for node in graph.node if hidden in node.input]
     graph.input.append(helper.make_tensor_value_info(LOGITS_FROM, TensorProto.INT64, [1]))
     _constant(graph, LOGITS_FROM, [0])  # the default, for other programs that load the folder
     end = _constant(graph, f"{LOGITS_FROM}/end", [2**62])
     axis = _constant(graph, f"{LOGITS_FROM}/axis", [1])
     wanted = f"{LOGITS_FROM}/hidden"
-    node = helper.make_node("Slice", [last.input[0], LOGITS_FROM, end, axis], [wanted])
-    graph.node.insert(list(graph.node).index(last), node)
-    last.input[0] = wanted
+    node = helper.make_node("Slice", [hidden, LOGITS_FROM, end, axis], [wanted])
+    graph.node.insert(list(graph.node).index(users[0]), node)
+    for user in users:
+        user.input[:] = [wanted if name == hidden else name for name in user.input]
+
+
+def _hidden(graph: Any, logits: str) -> str:
+    """The hidden states that the head multiplies, or that `onnx_int8` makes its inputs of."""
+    name: str = head(graph, logits).input[0]
+    while (maker := _making(graph, name)).op_type in FACTORS:
+        name = maker.input[0]
+    return name
 
 
 def head(graph: Any, logits: str) -> Any:

@@ -1,5 +1,6 @@
 """Turns the builder's fp32 graph into int8: 8-bit weights per output channel, 8-bit activations per
 token. Tokens have scales of their own, so what a row computes does not depend on the other rows.
+The head, the matmul that makes the logits, has 16-bit activations: each token is two rows of bytes.
 
 `onnx_build` runs `quantize` in a child process: it imports onnx and holds all weights. Activations
 are smoothed as in SmoothQuant (Xiao et al., 2022), https://arxiv.org/abs/2211.10438.
@@ -27,6 +28,7 @@ BLOCK = 32
 # Of the inputs: those with the largest errors per token are quantized per block, which is slower.
 SHARE_IN_BLOCKS = 0.2
 LARGEST = 127
+FINER = 2 * LARGEST  # the second byte's step is so many times finer than the first one's
 EXPONENTS = [
     (activation, weight) for activation in np.arange(0.3, 0.9, 0.1) for weight in (0.0, 0.3, 0.6)
 ]
@@ -86,7 +88,9 @@ def quantize(folder: str, weights: str) -> None:
     activations = _activations(path, config, _token_ids(weights))
     model = onnx.load(path)
     quantizer = _Quantizer(model.graph, config.logits)
+    quantizer.part_embedding()
     errors = {name: quantizer.smooth(name, activations[name]) for name in quantizer.projections}
+    del errors[quantizer.head.input[0]]
     worst = sorted(errors, key=errors.__getitem__, reverse=True)
     quantizer.replace(in_blocks=worst[: round(SHARE_IN_BLOCKS * len(worst))])
     onnx_graph.save(model, path)
@@ -122,9 +126,7 @@ def _activations(path: Path, config: DecoderConfig, ids: list[int]) -> dict[str,
 
 
 class _Quantizer:
-    """Edits a graph. projections: the matmuls of an input, by its name; not the last one, which
-    makes the logits.
-    """
+    """Edits a graph. projections: the matmuls of an input, by its name; the head is one of them."""
 
     def __init__(self, graph: Any, logits: str) -> None:
         self._graph = graph
@@ -134,10 +136,10 @@ class _Quantizer:
         for node in graph.node:
             for name in node.input:
                 self._users[name].append(node)
-        self._head = onnx_graph.head(graph, logits)
+        self.head = onnx_graph.head(graph, logits)
         self.projections: dict[str, list[Any]] = {}
         for node in graph.node:
-            if node is not self._head and self._has_own_weight(node):
+            if node is self.head or self._has_own_weight(node):
                 self.projections.setdefault(node.input[0], []).append(node)
 
     def smooth(self, name: str, activations: Floats) -> float:
@@ -157,13 +159,14 @@ class _Quantizer:
     def _folded(self, name: str, activations: Floats, weights: Floats) -> Floats | None:
         """The scales by which the maker of the input now divides; None if it cannot."""
         maker = self._makers[name]
-        if len(self._users[name]) != len(self.projections[name]):
+        nodes = self.projections[name]
+        if len(self._users[name]) != len(nodes) or not self._is_own(nodes[0].input[1]):
             return None
         if maker.op_type in NORMS and maker.output[0] == name:
             weight = maker.input[NORMS[maker.op_type]]
             if not self._is_own(weight):
                 return None
-            scales = best_scales(activations, weights)
+            scales = best_scales(activations, weights, is_exact=nodes[0] is self.head)
             self._set(weight, self._array(weight) / scales)
             return scales
         if maker.op_type == "Mul":  # of the activation function and the up projection
@@ -203,15 +206,17 @@ class _Quantizer:
             old |= {node.name: group for node in group}
         self._add("int8/last", np.array([-1], np.int64))
         self._add("int8/step", np.array(1 / LARGEST, np.float32))
+        self._add("int8/fine", np.array(1 / LARGEST / FINER, np.float32))
+        self._add("int8/bytes", np.array([1, 1 / FINER], np.float32))
+        self._add("int8/axis", np.array([2], np.int64))
         self._add("int8/zero", np.array(128, np.uint8))
         for node in self._graph.node:
-            if node is self._head or (node.name in old and node.input[0] in in_blocks):
+            if node.name in old and node.input[0] in in_blocks:
                 nodes.append(self._quantized_in_blocks(node))
             elif node.name not in old:
                 nodes.append(node)
             elif old[node.name][0] is node:
                 nodes += self._quantized(node.input[0], old[node.name])
-        nodes = [self._own_embedding(node) for node in nodes]
         used = {name for node in nodes for name in _all_inputs(node)}
         used |= {output.name for output in self._graph.output}
         nodes = [node for node in nodes if any(name in used for name in node.output)]
@@ -238,9 +243,10 @@ class _Quantizer:
         yield helper.make_node("Abs", [name], [f"{prefix}/abs"])
         yield helper.make_node("ReduceMax", [f"{prefix}/abs", "int8/last"], [largest], keepdims=1)
         yield helper.make_node("Div", [name, largest], [f"{prefix}/share"])
-        yield helper.make_node(
-            "QuantizeLinear", [f"{prefix}/share", "int8/step", "int8/zero"], [f"{prefix}/input"]
-        )
+        if nodes[0] is self.head:
+            yield from self._two_bytes(prefix)
+        else:
+            yield _to_bytes(f"{prefix}/share", "int8/step", f"{prefix}/input")
         yield helper.make_node(
             "MatMulIntegerToFloat",
             [f"{prefix}/input", weight, "int8/step", scale, "int8/zero"],
@@ -248,6 +254,9 @@ class _Quantizer:
             f"{prefix}/matmul",
             domain="com.microsoft",
         )
+        if nodes[0] is self.head:
+            yield from self._sum_of_bytes(prefix, largest, product, nodes[0].output[0])
+            return
         if len(nodes) == 1:
             yield helper.make_node("Mul", [product, largest], [nodes[0].output[0]])
             return
@@ -256,6 +265,31 @@ class _Quantizer:
         sizes = self._add(f"{prefix}/widths", widths)
         outputs = [node.output[0] for node in nodes]
         yield helper.make_node("Split", [f"{prefix}/joined", sizes], outputs, axis=-1)
+
+    def _two_bytes(self, prefix: str) -> Iterator[Any]:
+        """Shares [rows, tokens, channels] -> bytes [rows, tokens, 2, channels]: rounded, and the
+        rest.
+        """
+        from onnx import helper
+
+        names = ("whole", "first", "rounded", "rest", "second")
+        whole, first, rounded, rest, second = (f"{prefix}/{name}" for name in names)
+        yield helper.make_node("Unsqueeze", [f"{prefix}/share", "int8/axis"], [whole])
+        yield _to_bytes(whole, "int8/step", first)
+        yield helper.make_node("DequantizeLinear", [first, "int8/step", "int8/zero"], [rounded])
+        yield helper.make_node("Sub", [whole, rounded], [rest])
+        yield _to_bytes(rest, "int8/fine", second)
+        yield helper.make_node("Concat", [first, second], [f"{prefix}/input"], axis=2)
+
+    def _sum_of_bytes(self, prefix: str, largest: str, product: str, output: str) -> Iterator[Any]:
+        """[rows, tokens, 2, outputs] -> [rows, tokens, outputs], by a product with two factors."""
+        from onnx import helper
+
+        factors, row, joined = (f"{prefix}/{name}" for name in ("factors", "row", "joined"))
+        yield helper.make_node("Mul", [largest, "int8/bytes"], [factors])
+        yield helper.make_node("Unsqueeze", [factors, "int8/axis"], [row])
+        yield helper.make_node("MatMul", [row, product], [joined])
+        yield helper.make_node("Squeeze", [joined, "int8/axis"], [output])
 
     def _quantized_in_blocks(self, node: Any) -> Any:
         from onnx import helper
@@ -282,15 +316,17 @@ class _Quantizer:
             accuracy_level=4,
         )
 
-    def _own_embedding(self, node: Any) -> Any:
+    def part_embedding(self) -> None:
         """Gives a Gather from the transposed weight of the head a table [vocabulary, hidden]."""
-        maker = self._makers.get(node.input[0]) if node.op_type == "Gather" else None
-        if maker is not None and maker.op_type == "Transpose":
-            weight = maker.input[0]
-            if weight in self._initializers:
-                array = np.ascontiguousarray(self._array(weight).T)
-                node.input[0] = self._add(f"{node.name}/embedding", array)
-        return node
+        weight = self.head.input[1]
+        for transpose in [one for one in self._users[weight] if one.op_type == "Transpose"]:
+            gathers = self._users[transpose.output[0]]
+            if all(one.op_type == "Gather" for one in gathers):
+                table = np.ascontiguousarray(self._array(weight).T)
+                name = self._add(f"{weight}/embedding", table)
+                for one in gathers:
+                    one.input[0] = name
+                self._users[weight].remove(transpose)
 
     def _values(self, attention: Any) -> Iterator[str]:
         """The weight, and the bias, that make the values of an attention, if nothing else does."""
@@ -332,6 +368,12 @@ class _Quantizer:
         return name
 
 
+def _to_bytes(name: str, step: str, output: str) -> Any:
+    from onnx import helper
+
+    return helper.make_node("QuantizeLinear", [name, step, "int8/zero"], [output])
+
+
 def product_error(activations: Floats, weights: Floats) -> float:
     """The mean over the tokens: the squared error over the square of the exact product."""
     some = weights[:, :: -(-weights.shape[1] // MOST_COLUMNS)]
@@ -348,12 +390,17 @@ def _rounded(values: Floats, axis: int) -> Floats:
 
 
 def best_scales(
-    activations: Floats, weights: Floats, heads: tuple[int, int, int] | None = None
+    activations: Floats,
+    weights: Floats,
+    heads: tuple[int, int, int] | None = None,
+    *,
+    is_exact: bool = False,
 ) -> Floats:
     """The scales [channels] with the least error of the quantized product.
 
     activations: [tokens, channels]. weights: [channels, outputs]. heads: (heads of keys and values,
     query heads of each, -1) of channels; the query heads of one then share their scales.
+    is_exact: activations are not rounded, so that only the errors of the weights count.
     """
     # Of each token: what is added to a token counts in relation to its norm.
     importance = 1 / np.maximum(np.square(activations).mean(1), TINY)
@@ -370,7 +417,9 @@ def best_scales(
         smooth = np.abs(activations / scales)
         of_activations = np.square(smooth.max(1)) @ importance * (np.square(scales) @ squares)
         weight_steps = np.square((some * scales[:, None]).max(0)).sum()
-        return float(of_activations + weight_steps * (importance @ np.square(smooth).sum(1)))
+        return float(
+            (not is_exact) * of_activations + weight_steps * (importance @ np.square(smooth).sum(1))
+        )
 
     found = [np.ones(len(weights), np.float32)]
     for one in spread:

@@ -185,15 +185,35 @@ def test_int8_per_token_computes_logits_from_the_wanted_token_on(by_token):
     np.testing.assert_allclose(found, whole[-1:], rtol=1e-5, atol=1e-5)
 
 
+def test_the_head_has_activations_of_16_bits(by_token):
+    import onnx
+    import onnxruntime as ort
+    from onnx import numpy_helper
+
+    config = DecoderConfig.read(by_token[1])
+    model = onnx.load(by_token[1] / config.filename)
+    tensors = {tensor.name: tensor for tensor in model.graph.initializer}
+    head = next(one for one in model.graph.node if one.name.startswith("/lm_head"))
+    weights, scales = (numpy_helper.to_array(tensors[head.input[at]]) for at in (1, 3))
+    last = next(one for one in model.graph.node if one.op_type == "Squeeze")
+    names = [f"{LOGITS_FROM}/hidden", last.output[0]]
+    new = set(names) - {one.name for one in model.graph.output}
+    model.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in new)
+    session = ort.InferenceSession(model.SerializeToString())
+    hidden, found = session.run(names, onnx_agreement.prefill_feeds(session, config, IDS))
+    exact = hidden.astype(np.float64) @ (weights * scales.astype(np.float64))
+    assert np.abs(found - exact).max() < 1e-4 * np.abs(exact).max()
+
+
 def test_projections_are_quantized_per_token_but_the_worst_two(by_token):
     import onnx
 
     config = DecoderConfig.read(by_token[1])
     nodes = onnx.load(by_token[1] / config.filename, load_external_data=False).graph.node
     kinds = [node.op_type for node in nodes]
-    assert kinds.count("MatMulIntegerToFloat") == 4 * config.layers - 2
-    assert kinds.count("MatMulNBits") == 3
-    assert "MatMul" not in kinds
+    assert kinds.count("MatMulIntegerToFloat") == 4 * config.layers - 2 + 1
+    assert kinds.count("MatMulNBits") == 2
+    assert kinds.count("MatMul") == 1  # adds the two bytes of the head
 
 
 def test_smoothing_scales_follow_outliers_and_are_shared_by_a_head():
@@ -205,6 +225,24 @@ def test_smoothing_scales_follow_outliers_and_are_shared_by_a_head():
     assert scales.argmax() == 5
     shared = onnx_int8.best_scales(activations, weights, (2, 2, -1)).reshape(2, 2, 4)
     assert np.array_equal(shared[:, 0], shared[:, 1])
+
+
+def test_scales_for_exact_activations_are_better_for_the_weights():
+    ratios = []
+    for seed in range(8):
+        random = np.random.default_rng(seed)
+        widths = np.exp(random.normal(size=(2, 96)) * [[2], [1]]).astype(np.float32)
+        activations = random.normal(size=(64, 96)).astype(np.float32) * widths[0]
+        weights = random.normal(size=(96, 64)).astype(np.float32) * widths[1][:, None]
+        exact = np.square(activations @ weights).sum(1)
+        errors = []
+        for is_exact in (True, False):
+            scales = onnx_int8.best_scales(activations, weights, is_exact=is_exact)[:, None]
+            steps = np.abs(weights * scales).max(0) / onnx_int8.LARGEST
+            rounded = np.rint(weights * scales / steps) * steps / scales
+            errors.append((np.square(activations @ (weights - rounded)).sum(1) / exact).mean())
+        ratios.append(errors[0] / errors[1])
+    assert np.mean(ratios) < 0.95, ratios
 
 
 @pytest.mark.parametrize("channels", [np.zeros(8), np.full(8, 1e-30)])
