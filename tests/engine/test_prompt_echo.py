@@ -8,6 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from onnx_cpu.decoder import OnnxDecoder
+from onnx_cpu.prefill import MOST_SCORED_TOKENS
 from port import SamplingParams, Token
 from tests.fixtures.stepped_scheduler import CONTEXT, GREEDY, Bench, decoder, prompt
 
@@ -50,6 +52,25 @@ def test_every_chunk_is_scored_and_the_answer_goes_on(folder, length):
         best, second = token.log_probs.top
         assert best[1] >= second[1]
         assert best[1] >= token.log_probs.sampled - 1e-6
+
+
+@pytest.mark.parametrize(("echoes", "longest"), [(True, MOST_SCORED_TOKENS), (False, 400)])
+def test_few_tokens_at_once_are_scored(folder, monkeypatch, echoes, longest):
+    """The logits of each of them are held, of others the last one's alone."""
+    bench, held = Bench(folder, step_tokens=512), []
+    prefill = OnnxDecoder.prefill
+
+    def watched(*arguments):
+        logits = prefill(*arguments)
+        held.append((len(arguments[2]), len(logits)))
+        return logits
+
+    monkeypatch.setattr(OnnxDecoder, "prefill", watched)
+    job = bench.add(prompt(400), sampling=LOGGED, echoes_prompt=echoes)
+    bench.run()
+    assert job.sink.ids == bench.right(job)
+    assert max(tokens for tokens, _ in held) == longest
+    assert max(logits for _, logits in held) == (longest if echoes else 1)
 
 
 def test_cached_prompts_are_computed_again_for_their_scores(folder):

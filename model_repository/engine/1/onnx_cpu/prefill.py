@@ -12,6 +12,8 @@ from stats import Stats
 
 # A run reads all weights, as a decode step does, so small chunks cost almost twice as much a token.
 LEAST_TOKENS = 16
+# Logits of each token of a scored chunk are held at once: with 50,000 words 0.6 MB a token.
+MOST_SCORED_TOKENS = 128
 LEAST_STALL_S = 0.05
 DECODE_STEPS = 4.0
 WEIGHT = 0.2  # of a new measurement in the running means
@@ -85,7 +87,10 @@ class Prefill:
         """A short rest of the prompt is fed along, beyond the budget."""
         missing = sequence.prefill_end - sequence.computed
         is_rest_short = missing - left < max(LEAST_TOKENS, left // 2)
-        return sequence.computed + min(missing, self._budget.step_tokens if is_rest_short else left)
+        most = self._budget.step_tokens if is_rest_short else left
+        if _is_scored(sequence):
+            most = min(most, MOST_SCORED_TOKENS)
+        return sequence.computed + min(missing, most)
 
     def _next(self) -> Sequence:
         """The oldest and the shortest take turns, so that neither waits for all others."""
@@ -104,12 +109,10 @@ class Prefill:
         start = min(sequence.computed, max(0, end - 2))
         ids = sequence.tokens[start:end]
         began = time.perf_counter()
-        echo = sequence.echo
-        is_scored = echo is not None and echo.unscored_from is not None
-        logits_from = 0 if is_scored else len(ids) - 1
+        logits_from = 0 if _is_scored(sequence) else len(ids) - 1
         logits = self._decoder.prefill(sequence.row, ids, start, logits_from)
-        if echo is not None and is_scored:
-            echo.score(logits, start)
+        if sequence.echo is not None and not logits_from:
+            sequence.echo.score(logits, start)
         seconds = time.perf_counter() - began
         self._budget.prefilled(len(ids), seconds)
         self._stats.prefilled(end - sequence.computed, seconds)
@@ -125,3 +128,8 @@ class Prefill:
         elif not self._output.echo(sequence):
             self._batch.promote(sequence)
             self._output.sample([sequence], logits)
+
+
+def _is_scored(sequence: Sequence) -> bool:
+    """Whether the caller wants the log-probabilities of the prompt's next tokens."""
+    return sequence.echo is not None and sequence.echo.unscored_from is not None
