@@ -32,7 +32,7 @@ TENANT = "x-client-name"
 KNOWN = {"adopt": server.MODEL, "context_length": CONTEXT}
 READS = {**KNOWN, "tokenizer": str(server.WEIGHTS)}
 MODELS: dict[str, dict[str, Any]] = {
-    "by_ids": {**READS, "adapters": [server.LORA]},
+    "by_ids": READS,
     "by_text": {**READS, "continue": "text"},
     "never": {**READS, "continue": "none"},
     "bare": KNOWN,
