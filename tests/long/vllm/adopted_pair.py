@@ -53,6 +53,12 @@ def core_of(triton: Stack) -> psutil.Process:
     return core
 
 
+def worker_of(triton: Stack) -> psutil.Process:
+    """The process that computes, a child of vLLM's own."""
+    (worker,) = [one for one in core_of(triton).children() if one.name().startswith("VLLM::W")]
+    return worker
+
+
 def address_of(triton: Stack) -> str:
     return f"127.0.0.1:{triton.triton_grpc_port}"
 
