@@ -324,10 +324,10 @@ class EngineStream:
                 raise ServiceError(OTHER_ANSWER, code=ErrorCode.MODEL_UNAVAILABLE)
             dropped += b"".join(delta.token_bytes[:repeats])
             if count > repeats or delta.finish is not None:
-                return self._behind_repeated(delta, repeats, dropped)
+                break
             repeats -= count
             delta = await _next(source, watch)
-        return delta
+        return self._behind_repeated(delta, repeats, dropped) if self._repeats else delta
 
     def _replay(self, delta: TokenDelta) -> None:
         """Notes a delta of the process that began the stream."""

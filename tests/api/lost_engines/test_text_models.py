@@ -141,6 +141,26 @@ def test_what_cannot_be_continued_ends_with_an_error_that_names_the_reason(
     assert reason in json.loads(last.removeprefix("data: "))["error"]["message"]
 
 
+@pytest.mark.parametrize("changes", ["ids", "text"])
+def test_an_engine_that_generates_other_tokens_again_ends_the_answer(started, changes):
+    class Fickle(TextEngine):
+        spells = True
+
+        def _deltas(self, request):
+            found = super()._deltas(request)
+            if request.said is None:
+                return found
+            if changes == "ids":
+                return [
+                    replace(one, token_ids=tuple(id + 1 for id in one.token_ids)) for one in found
+                ]
+            return [replace(one, token_bytes=(b"-",) * len(one.token_bytes)) for one in found]
+
+    answer = started(Fickle("Once upon", cut=6), "ids").post(CHAT, json={**HI, **GREEDY})
+    assert answer.status_code == 503
+    assert "generated other tokens" in answer.json()["error"]["message"]
+
+
 def test_a_stream_that_is_lost_again_and_again_comes_whole(started):
     text = "It goes on and on. " * 10
     for continues in ("ids", "text"):

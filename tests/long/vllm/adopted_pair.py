@@ -69,6 +69,7 @@ class AdoptedPair:
     def __init__(self, start: Start, interpreter: Path) -> None:
         self._start, self._interpreter = start, interpreter
         self._file = FOLDER / "endpoints"
+        self._families: dict[Stack, list[psutil.Process]] = {}
         with alone():
             lora = FOLDER / "lora"
             subprocess.run([sys.executable, str(adapter.__file__), str(lora)], check=True)
@@ -112,6 +113,9 @@ class AdoptedPair:
         """Until both serve."""
         self.proxy.wait_ready(240)
         eventually(self._are_ready, 240, "both serve")
+        for one in self.tritons:
+            family = psutil.Process(one.process.pid).children(recursive=True)
+            self._families.setdefault(one, family)
 
     def _are_ready(self) -> bool:
         return all(self.state(one) in UP for one in self.tritons)
@@ -131,11 +135,10 @@ class AdoptedPair:
         eventually(lambda: self.state(other) in states, 30, f"the other one is {states}")
 
     def kill(self, triton: Stack) -> None:
-        """kill -9 of tritonserver and what it has started."""
-        family = psutil.Process(triton.process.pid).children(recursive=True)
+        """kill -9 of tritonserver and all that it had started when it was ready."""
         triton.process.kill()
         triton.process.wait()
-        for one in family:
+        for one in self._families[triton]:  # vLLM's processes outlive a stub that is killed
             if one.is_running():
                 one.kill()
 

@@ -328,6 +328,28 @@ def test_an_idle_engine_that_dies_is_found_by_a_probe_while_triton_says_that_it_
     pair.replace(victim)
 
 
+AS_GREEDY = ({"top_p": 1e-6}, {"min_p": 1}, {"top_k": 1}, {"temperature": 0})
+OTHERWISE = (
+    {"presence_penalty": 2},
+    {"frequency_penalty": 2},
+    {"repetition_penalty": 1.5},
+    {"allowed_token_ids": [300, 400]},
+)
+
+
+def test_sampling_parameters_act(pair):
+    fields = {**COMPLETION, "temperature": 2, "max_tokens": 20, "min_tokens": 20}
+    asked = {str(one): {**fields, **one} for one in AS_GREEDY}
+    asked |= {str(one): {**fields, "temperature": 0, **one} for one in OTHERWISE}
+    texts = {name: one.texts[0] for name, one in answered(pair.proxy, asked).items()}
+    greedy = {texts[str(one)] for one in AS_GREEDY}
+    assert len(greedy) == 1
+    assert greedy.isdisjoint(texts[str(one)] for one in OTHERWISE)
+    body = {**fields, **OTHERWISE[-1], "return_token_ids": True}
+    answer = PLAIN.post(f"{pair.proxy.url}/v1/completions", json=body, headers=HEADERS).json()
+    assert set(answer["choices"][0]["token_ids"]) == {300, 400}
+
+
 ROUNDS, STREAMS = 5, 8
 
 
