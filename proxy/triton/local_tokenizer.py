@@ -38,8 +38,8 @@ BYTE_OF = {chr(byte): byte for byte in _PRINTABLE} | {
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """tokens: of the answer's first ones, which are exactly the text's after the prompt. again: what
-    the reader has of the others.
+    """tokens: how many of the answer's are exactly the text's after the prompt. again: what the
+    reader has of the others.
     """
 
     text: str
