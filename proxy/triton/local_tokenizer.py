@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,18 +18,15 @@ from build_engines.errors import BuildError
 from build_engines.json_files import read_object
 from build_engines.tokenizer_tables import added_marks, infilling, response_template, special_tokens
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import ErrorCode, InvalidRequest, ServiceError, unsupported
+from proxy.domain.errors import ErrorCode, InvalidRequest, unsupported
 from proxy.domain.model import ModelFacts
 from proxy.domain.request_limits import smaller
 from proxy.domain.tokenizer import AdmittedPrompt
 
-NO_SUCH_TEXT = (
-    "The model server was lost in the middle of this answer. It cannot be continued, because the "
-    "model takes text, and no text has exactly the tokens of the answer. Send the request again."
-)
 AT_ONCE = 4_096  # characters that are encoded on the event loop, in about a millisecond
 LONG_TOKEN = 16  # characters; few texts have longer ones on average
 CUT_TOKENS = 16  # that a cut can change
+MOST_TRIED = 8  # beginnings of an answer, each of which is encoded
 UNBOUNDED = 10**9  # transformers writes 10**30 where a tokenizer has no limit
 # GPT-2's printable characters for the bytes that are not printable themselves, in their order.
 _PRINTABLE = (*range(33, 127), *range(161, 173), *range(174, 256))
@@ -37,6 +34,17 @@ _OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
 BYTE_OF = {chr(byte): byte for byte in _PRINTABLE} | {
     chr(256 + at): byte for at, byte in enumerate(_OTHERS)
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """tokens: how many of the answer's are exactly the text's after the prompt. again: what the
+    reader has of the others.
+    """
+
+    text: str
+    tokens: int
+    again: bytes
 
 
 class LocalTokenizer:
@@ -168,11 +176,28 @@ class LocalTokenizer:
         most = smaller(wanted or default, room) or room
         if request.said is not None:
             text += request.said
-            whole = self._ids(text)
-            most = max(most - (len(whole) - count), 1)
-            if request.generated and whole != [*ids, *request.generated]:
-                raise ServiceError(NO_SUCH_TEXT, code=ErrorCode.MODEL_UNAVAILABLE)
+            most = max(min(most - request.said_tokens, context - len(self._ids(text))), 1)
         return AdmittedPrompt(ids=tuple(ids), max_tokens=most), text
+
+    def kept(self, request: EngineRequest, answer: Sequence[int], said: bytes) -> Kept:
+        """What a text has of an answer with these tokens, whose reader has `said`; nothing where
+        that takes too many tries.
+        """
+        before = self._ids(prompt := self.as_text(request))
+        whole, count = [*before, *answer], len(answer)
+        for _ in range(MOST_TRIED):
+            text = self._shown(answer[:count], specials=True).decode(errors="ignore")
+            shown = self._shown(answer[:count], specials=request.shows_specials)
+            found = self._ids(prompt + text)
+            if found == whole[: len(before) + count] and said.startswith(shown):
+                return Kept(text, count, said[len(shown) :])
+            pairs = enumerate(zip(found, whole, strict=False))
+            same = next((at for at, (one, other) in pairs if one != other), len(found))
+            count = max(min(same - len(before), count - 1), 0)
+        return Kept("", 0, said)
+
+    def _shown(self, ids: Sequence[int], *, specials: bool) -> bytes:
+        return b"".join(self.token_bytes(one, shows_special=specials) for one in ids)
 
     def _check_start(self, text: str, context: int, longest: str) -> None:
         """Refuses a text by its first part, if that is too long alone: a second of work or more."""
@@ -243,6 +268,17 @@ def local_tokenizer(folder: str) -> LocalTokenizer:
     return LocalTokenizer(Path(folder))
 
 
+async def kept(request: EngineRequest, answer: Sequence[int], said: bytes) -> Kept:
+    """See LocalTokenizer. For a model of others with a tokenizer."""
+    adopted = request.model.facts.adopted
+    assert adopted is not None
+    tokenizer = local_tokenizer(str(adopted.tokenizer))
+    size = len(request.text or "") + len(request.token_ids or ()) + len(said)
+    if size * 2 <= AT_ONCE:  # it is seldom encoded more often
+        return tokenizer.kept(request, answer, said)
+    return await asyncio.to_thread(tokenizer.kept, request, answer, said)
+
+
 async def as_text(request: EngineRequest) -> tuple[EngineRequest, int | None]:
     """The request as an engine takes it that gets text, and how many tokens its prompt has.
 
@@ -261,9 +297,10 @@ async def as_text(request: EngineRequest) -> tuple[EngineRequest, int | None]:
     if request.embeds is not None and request.prompt_cap is None:
         return request, None  # the engine counts, and takes ids
     admitted, text = await tokenizer.admit(request)
-    return replace(request, text=text, token_ids=None, max_tokens=admitted.max_tokens), len(
-        admitted.ids
-    )
+    least, most = request.sampling.min_tokens, admitted.max_tokens
+    if least is not None and least > most:  # the context is shorter; vLLM would refuse it
+        request = replace(request, sampling=replace(request.sampling, min_tokens=most))
+    return replace(request, text=text, token_ids=None, max_tokens=most), len(admitted.ids)
 
 
 def _too_long(message: str, param: str) -> InvalidRequest:

@@ -35,6 +35,7 @@ from proxy.domain.engine import HIGHEST_PRIORITY, Engine, EngineRequest
 from proxy.domain.errors import (
     EndpointDrains,
     EngineStalled,
+    ErrorCode,
     GuidePending,
     ModelUnavailable,
     Preempted,
@@ -63,6 +64,7 @@ from proxy.generation.stream.continuation import By, ContinuationLimits
 from proxy.generation.stream.time_limits import TimeLimits, TimeWatch
 from proxy.models.readiness import RecoveryQueue
 from proxy.models.registry import Registry
+from proxy.triton import local_tokenizer
 
 logger = structlog.get_logger(__name__)
 
@@ -78,6 +80,12 @@ PROGRESS_TOKENS = 8  # with fewer new ones, a loss is another one in a row
 NO_DELTA = TokenDelta(())
 CUT_OFF = "The model server ended this answer too early. Send the request again."
 UNFINISHED = "the engine's stream ended without a finish reason"
+OTHER_TOKENS = "no text has exactly its tokens"
+CUT_CHARACTER = "it was cut within a character"
+OTHER_ANSWER = (
+    "The model server was lost in the middle of this answer, and the next one generated other "
+    "tokens in place of those that had come. Send the request again."
+)
 LOSSES = (ModelUnavailable, EngineStalled, RateLimited)
 Loss = ModelUnavailable | EngineStalled | RateLimited
 WORDS = {
@@ -162,7 +170,7 @@ class EngineStream:
         self._by = By.IDS if is_ours else continuation.way_of(request)
         self._keeps = can_continue and means.continuing.allow(self._obstacle)
         self._keeps_ids = self._keeps and self._by is By.IDS
-        # what a model of others has said, to which its tokens do not belong that show no text yet
+        # what a model of others has said, and how many tokens at its end show no text yet
         self._said: list[bytes] | None = [] if self._keeps and not is_ours else None
         self._unsaid = 0
         self._request = request
@@ -182,6 +190,7 @@ class EngineStream:
         self._prompt_tokens = 0
         self._echoed = 0  # tokens of the prompt that the stream begins with
         self._repeats = 0  # tokens of the part that the reader has already
+        self._again: bytes | None = None  # what it has of their text, from a model of others
         self._finish: FinishReason | None = None  # the engine was lost after the whole answer
 
         # losses. In a row: without PROGRESS_TOKENS new tokens between them
@@ -218,7 +227,7 @@ class EngineStream:
                     elif self._state is State.QUEUED:
                         await watch.within(self._acquire())
                         if isinstance(lost, Preempted):
-                            self._continue(lost)
+                            await self._continue(lost)
                         self._state = State.SENT
                     elif self._state is State.SENT:
                         delta = await self._first_delta(watch)
@@ -309,14 +318,17 @@ class EngineStream:
             self._has_row = True
             self._permit.see_prompt(0 if is_cached else max(context_tokens - cached_tokens, 0))
         self._count_continued()
-        repeats = self._repeats
+        repeats, dropped = self._repeats, b""
         while repeats:
-            count = len(delta.token_bytes)
+            count, known = len(delta.token_bytes), self._ids[-repeats:]
+            if delta.token_ids[:repeats] != tuple(known[: len(delta.token_ids)]):
+                raise ServiceError(OTHER_ANSWER, code=ErrorCode.MODEL_UNAVAILABLE)
+            dropped += b"".join(delta.token_bytes[:repeats])
             if count > repeats or delta.finish is not None:
-                return delta.behind(repeats)
+                break
             repeats -= count
             delta = await _next(source, watch)
-        return delta
+        return self._behind_repeated(delta, repeats, dropped) if self._repeats else delta
 
     def _replay(self, delta: TokenDelta) -> None:
         """Notes a delta of the process that began the stream."""
@@ -380,7 +392,7 @@ class EngineStream:
             else:
                 tried = max(self._losses_in_a_row - 1, 0)
                 await self._find_endpoint(error, watch, tried=tried)
-        self._continue(error)
+        await self._continue(error)
         return State.SENT
 
     async def _resend(self, lost: ModelUnavailable, watch: TimeWatch) -> None:
@@ -467,9 +479,14 @@ class EngineStream:
         if self._losses > most or self._losses_in_a_row > max(self._means.max_resends, 1):
             raise _refused(error, f", which was continued {self._losses - 1} times already")
 
-    def _continue(self, lost: Loss) -> None:
+    async def _continue(self, lost: Loss) -> None:
         """LOST or QUEUED -> SENT: makes the part that continues the answer."""
         ids, record, cause = self._answer_ids, self._record, cause_of(lost)
+        if self._said is None or not self._has_deltas:
+            self._repeats = 0 if ids else len(self._ids)
+            request = continuation.continued(self._request, ids, self._prompt_tokens)
+        else:
+            request = await self._said_so_far(ids, lost)
         record.preempted += cause is Cause.PREEMPTED
         by = self._by or By.IDS
         if self._has_deltas:
@@ -485,11 +502,6 @@ class EngineStream:
             tokens=self._tokens,
             by=by.value,
         )
-        if self._said is None or not self._has_deltas:
-            self._repeats = 0 if ids else len(self._ids)
-            request = continuation.continued(self._request, ids, self._prompt_tokens)
-        else:
-            request = self._said_so_far(ids, lost)
         self._begin_part(request, f"continued{self._parts + 1}")
 
     def _begin_part(self, request: EngineRequest, suffix: str) -> None:
@@ -510,25 +522,39 @@ class EngineStream:
         self._said.append(text)
         self._unsaid = 0 if text else self._unsaid + len(delta.token_bytes)
 
-    def _said_so_far(self, ids: list[int], lost: Loss) -> EngineRequest:
-        """Tokens without a text are generated again: they are the beginning of a character.
+    async def _said_so_far(self, ids: list[int], lost: Loss) -> EngineRequest:
+        """For a model of others. By ids, a greedy engine generates those tokens again that no text
+        has.
 
         Raises:
             ModelUnavailable: others may come in their place, or the text ends within a character.
         """
-        assert self._said is not None
-        sampling, unsaid = self._request.sampling, self._unsaid
-        is_greedy = sampling.temperature == 0 or sampling.top_k == 1
+        said, sampling = b"".join(self._said or ()), self._request.sampling
+        if self._by is By.IDS:
+            kept = await local_tokenizer.kept(self._request, ids, said)
+            self._repeats, self._again = len(ids) - kept.tokens, kept.again
+            if self._repeats and not (sampling.temperature == 0 or sampling.top_k == 1):
+                raise _refused(lost, f". It cannot be continued, because {OTHER_TOKENS}")
+            known = ids[: kept.tokens]
+            return continuation.said_so_far(self._request, kept.text, kept.tokens, known)
+        self._repeats = 0
         try:
-            text = b"".join(self._said).decode()
+            text = said.decode()
         except UnicodeDecodeError:
-            text = None
-        if text is None or (unsaid and self._by is By.IDS and not is_greedy):
-            why = ". It cannot be continued, because it was cut within a character"
-            raise _refused(lost, why)
-        self._repeats = unsaid if self._by is By.IDS else 0
-        known = ids[: len(ids) - unsaid] if self._by is By.IDS else ()
-        return continuation.said_so_far(self._request, text, self._tokens - unsaid, known)
+            raise _refused(lost, f". It cannot be continued, because {CUT_CHARACTER}") from lost
+        return continuation.said_so_far(self._request, text, self._tokens - self._unsaid, ())
+
+    def _behind_repeated(self, delta: TokenDelta, repeats: int, dropped: bytes) -> TokenDelta:
+        """The delta without its first tokens. An engine of others reports the text of several
+        tokens with the last one: the reader has `again` of it.
+        """
+        rest, again = delta.behind(repeats), self._again
+        if again is None or dropped == again or not rest.token_bytes:
+            return rest
+        if not (text := dropped + b"".join(rest.token_bytes)).startswith(again):
+            raise ServiceError(OTHER_ANSWER, code=ErrorCode.MODEL_UNAVAILABLE)
+        shown = (*[b""] * (len(rest.token_bytes) - 1), text[len(again) :])
+        return replace(rest, token_bytes=shown)
 
     def _count_continued(self) -> None:
         """The first delta of the part came."""

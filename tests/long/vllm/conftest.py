@@ -19,6 +19,7 @@ from tests.fixtures.pool_load import KEY
 from tests.fixtures.running import ARTIFACTS, Start
 from tests.fixtures.stack import PLAIN, Stack, eventually
 from tests.long.vllm import environment, own, server
+from tests.long.vllm.adopted_pair import core_of
 from tests.long.vllm.own import Pair
 
 FOLDER = ARTIFACTS / "vllm"
@@ -46,13 +47,7 @@ class RealVllm:
 
     def engine(self) -> psutil.Process:
         """vLLM's own process for the model that generates."""
-        (stub,) = [one for one in self.triton.descendants(f"{server.MODEL}_0_0") if _is_stub(one)]
-        (found,) = [one for one in stub.children() if one.name().startswith("VLLM::EngineCor")]
-        return found
-
-
-def _is_stub(process: psutil.Process) -> bool:
-    return process.cmdline()[0].endswith("triton_python_backend_stub")
+        return core_of(self.triton)
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from google.protobuf import text_format
 
@@ -43,16 +45,34 @@ VARIABLES = {
 }
 
 
-def write(artifacts: Path, lora: Path) -> None:
-    """Writes the repository and the backend."""
+# vLLM has moved since NVIDIA's files were written, at 8de0c14.
+MOVED = {
+    "from vllm.inputs.data import": "from vllm.inputs import",
+    ", build_1_2_5_buckets": "\nfrom vllm.v1.metrics.buckets import build_1_2_5_buckets",
+}
+PLUGIN = "[vllm.stat_logger_plugins]\nprefix_hits = prefix_hits:PrefixHits\n"
+
+
+def write(artifacts: Path, lora: Path, engines: Mapping[str, Any] = ENGINES) -> None:
+    """Writes the repository and the backend. engines: by the names of Triton's models."""
     backend = artifacts / launch.copy_backend(artifacts, binaries.wheel()) / "vllm"
     shutil.rmtree(backend, ignore_errors=True)
     if given := os.environ.get("VLLM_BACKEND"):
         shutil.copytree(given, backend)
+        for file in backend.rglob("*.py"):
+            text = file.read_text()
+            for before, now in MOVED.items():
+                text = text.replace(before, now)
+            file.write_text(text)
     else:
         backend.mkdir(parents=True)
         shutil.copy(Path(__file__).with_name("backend.py"), backend / "model.py")
-    for name, engine in ENGINES.items():
+    shutil.copy(Path(__file__).with_name("prefix_hits.py"), backend)
+    plugin = backend / "prefix_hits-0.dist-info"
+    plugin.mkdir()
+    (plugin / "METADATA").write_text("Metadata-Version: 2.1\nName: prefix-hits\nVersion: 0\n")
+    (plugin / "entry_points.txt").write_text(PLUGIN)
+    for name, engine in engines.items():
         config = adopted.config_of(MODEL)
         config.name = name
         config.parameters["REPORT_CUSTOM_METRICS"].string_value = "true"

@@ -16,7 +16,6 @@ from tests.fixtures.stack import HANG_S, PLAIN, Stack, eventually
 from tests.server.adopted.conftest import TENSORS, TOKENIZER
 
 STREAMS, LENGTH = 8, 300
-NO_TEXT = "no text has exactly the tokens of the answer"
 NAMES = {
     "by_ids": {"adopt": "qwen_vllm"},
     "by_text": {"adopt": "qwen_vllm", "continue": "text"},
@@ -125,8 +124,6 @@ def test_streams_go_on_after_kill_9_and_by_ids_they_are_the_undisturbed_greedy_o
         pair.name()
         pair.wait()
         for text, whole in zip(found, undisturbed, strict=True):
-            if model == "by_ids" and NO_TEXT in text:  # it never goes on with other tokens
-                continue
             plain, count = cut_out(text)
             continued += count
             if "text" in model:  # with other tokens the rest may differ, but not what was there

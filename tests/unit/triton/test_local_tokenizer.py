@@ -12,9 +12,10 @@ import pytest
 
 from build_engines.errors import BuildError
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import ErrorCode, InvalidRequest, ServiceError
+from proxy.domain.errors import ErrorCode, InvalidRequest
+from proxy.domain.model import Adopted, Kind
 from proxy.domain.request import Sampling
-from proxy.triton.local_tokenizer import LocalTokenizer
+from proxy.triton.local_tokenizer import Kept, LocalTokenizer, as_text
 from tests.doubles.engine import CARD, FACTS
 
 tokenizers = pytest.importorskip("tokenizers")
@@ -152,31 +153,63 @@ def test_the_chat_template_may_be_beside_the_processor_of_images(tmp_path):
     assert LocalTokenizer(tmp_path).facts(FACTS).chat_template == template
 
 
-# What an answer has said, its tokens, and whether a text is sent that goes on from there.
-SAID = [
-    (" story", True),
-    ("", True),
-    (" story about a small shop", True),
-    (" sto|ry", False),  # as the engine has cut it, and no text is cut
+# The parts that an engine has made an answer of, and what of them a text has.
+PARTS = [
+    (" story", " story"),
+    ("", ""),
+    (" story about a small shop", " story about a small shop"),
+    (" |sto|ry", " "),  # no text is cut there
+    (" story| |th|e", " story"),
+    (" é", " é"),
+    ("<|im_end|>\n<|im_start|>user\nNo", "<|im_end|>\n<|im_start|>user\nNo"),
 ]
 
 
-@pytest.mark.parametrize(("said", "is_sent"), SAID)
-@pytest.mark.parametrize("by_ids", [True, False])
-def test_what_an_answer_has_said_becomes_the_end_of_the_prompt_where_its_tokens_are_those(
-    demo, said, is_sent, by_ids
-):
-    prompt = "Tell me a"
-    ids = [one for part in said.split("|") for one in demo._backend.encode(part).ids]
-    text = said.replace("|", "")
-    fields = {"generated": tuple(ids)} if by_ids else {}
-    asked = request(prompt, max_tokens=50, said=text, said_tokens=len(ids), **fields)
-    if is_sent or not by_ids:
-        found, sent = asyncio.run(demo.admit(asked))
-        assert sent == prompt + text
-        assert found.max_tokens == 50 - (len(demo._ids(sent)) - len(found.ids))
-        assert len(found.ids) == demo.count(prompt)
-        return
-    with pytest.raises(ServiceError, match="no text has exactly the tokens") as raised:
-        asyncio.run(demo.admit(asked))
-    assert raised.value.code is ErrorCode.MODEL_UNAVAILABLE
+@pytest.mark.parametrize("shows_specials", [False, True])
+@pytest.mark.parametrize("hidden", [0, 1])
+@pytest.mark.parametrize(("parts", "text"), PARTS)
+def test_what_a_text_has_of_an_answer(demo, parts, text, hidden, shows_specials):
+    """hidden: bytes at the end of the answer, of a token that shows no text yet."""
+    given = [parts] if parts.startswith("<|") else parts.split("|")
+    ids = [one for part in given for one in demo._ids(part)]
+    asked = request("Tell me a", shows_specials=shows_specials)
+    shown = demo._shown(ids, specials=shows_specials)
+    cut = [*ids, *demo._ids("é")[:hidden]]
+    kept = demo.kept(asked, cut, shown)
+    assert kept.text == text
+    assert kept.tokens <= len(ids)
+    assert demo._ids("Tell me a" + text) == [*demo._ids("Tell me a"), *ids[: kept.tokens]]
+    assert demo._shown(ids[: kept.tokens], specials=shows_specials) + kept.again == shown
+
+
+def test_what_the_reader_has_otherwise_is_generated_again(demo):
+    ids = demo._ids(" a story")
+    assert demo.kept(request("Tell me"), ids, b"a story") == Kept("", 0, b"a story")
+
+
+# What is asked of the prompt's answer, and which tokens are left where the reader has some.
+ROOM = [
+    ({"max_tokens": 50, "least": 45, "said": " story", "said_tokens": 3}, (47, 45)),
+    ({"max_tokens": 50, "least": None, "said": " story", "said_tokens": 1}, (49, None)),
+    ({"max_tokens": 7, "least": 7, "said": " story", "said_tokens": 1, "context": 10}, (5, 5)),
+    ({"least": 4096, "context": 10}, (7, 7)),
+]
+
+
+@pytest.mark.parametrize(("asked", "left"), ROOM)
+def test_the_tokens_that_are_left_fit_into_the_context_and_are_no_fewer_than_the_least(asked, left):
+    fields = {**asked}
+    sampling = Sampling(min_tokens=fields.pop("least"))
+    made = replace(request("Tell me a", **fields), sampling=sampling)
+    adopted = Adopted(
+        kind=Kind.VLLM,
+        inputs={},
+        outputs={},
+        has_batches=False,
+        is_decoupled=True,
+        tokenizer=str(DEMO),
+    )
+    facts = replace(made.model.facts, adopted=adopted)
+    sent, count = asyncio.run(as_text(replace(made, model=replace(made.model, facts=facts))))
+    assert sent.text == "Tell me a" + fields.get("said", "")
+    assert (sent.max_tokens, sent.sampling.min_tokens, count) == (*left, 3)
