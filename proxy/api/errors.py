@@ -92,7 +92,7 @@ def body_of(error: Exception) -> dict[str, Any]:
 
 
 def _named(error: ProxyError) -> tuple[str, str | None]:
-    """Message and param, with the name that the caller knows of the field or of what contains it."""
+    """Message and param, with the caller's name for the field, or for what contains it."""
     if (own := error.param) is None:
         return error.message, None
     names = running_record().field_names()
