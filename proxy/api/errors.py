@@ -92,10 +92,12 @@ def body_of(error: Exception) -> dict[str, Any]:
 
 
 def _named(error: ProxyError) -> tuple[str, str | None]:
-    """Message and param, with the name of the field that the caller knows."""
+    """Message and param, with the caller's name for the field, or for what contains it."""
     if (own := error.param) is None:
         return error.message, None
-    name = running_record().field_names().get(own, own)
+    names = running_record().field_names()
+    ends = [len(own), *(at for at in range(len(own) - 1, 0, -1) if own[at] in ".[")]
+    name = next((names[own[:end]] + own[end:] for end in ends if own[:end] in names), own)
     return error.message.replace(f"'{own}'", f"'{name}'"), name
 
 

@@ -64,8 +64,9 @@ def routes(
 
         While the shared state of limits cannot be reached, the body has `ledger`, or the status is
         503 if nothing is let through then. While an endpoint serves some models, but none serves
-        others, the status is 200 and `concerns` counts the others. `concerns` also says so where
-        the ledger failed a request within the last minute, and where models.yaml was rejected.
+        others, the status is 200 and `concerns` counts the others. `concerns` also counts models
+        that do not fit their entry in models.yaml, and says so where the ledger failed a request
+        within the last minute, and where models.yaml was rejected.
         With `HOLD_TIMEOUT_S` the status is 200 while requests wait for the first Triton.
         The error's message names the category of the problem; the log line `not ready` has details.
         """
@@ -104,6 +105,8 @@ def _readiness(registry: Registry, ledger: Ledger, found: Sequence[Concern]) -> 
         messages.append(
             f"{count} of {len(registry.own_models)} models have no endpoint that is ready"
         )
+    if count := len(registry.unfit):
+        messages.append(f"{count} models do not fit their options in models.yaml or the settings")
     if messages:
         body["concerns"] = messages
     if outage:

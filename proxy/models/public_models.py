@@ -25,14 +25,16 @@ logger = structlog.get_logger(__name__)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicModel:
     """names: the public name, then the aliases; an adapter has no aliases. cards: of each build in
-    each deployment; empty: Triton has not loaded it. fallback: the public model that answers while
-    no deployment of this one is available.
+    each deployment; empty: Triton has not loaded it, or it does not fit its entry. fallback: the
+    public model that answers while no deployment of this one is available. unfit: why the models
+    that are loaded now cannot be served with its entry, or its limits be enforced on them.
     """
 
     names: tuple[str, ...]
     cards: tuple[ModelCard, ...]
     plan: DeploymentPlan
     fallback: str | None
+    unfit: NotReady | None = None
 
     @property
     def is_adapter(self) -> bool:
@@ -62,33 +64,48 @@ def public_models(
     """By public name: those of models.yaml in its order, then the others by name.
 
     The adapters of a model follow it.
-
-    Raises:
-        NotReady: the limits of one of the models cannot be enforced, or an entry does not fit.
     """
     found: dict[str, PublicModel] = {}
     for name, entry in (*policy.items(), *_others(loaded, policy)):
-        plan = plan_of(entry)
-        cards: dict[str, list[ModelCard]] = {name: []}
-        places = [(one.pool, one.model or name) for one in plan.deployments]
-        there = [one for one in loaded if (one.pool, one.name) in places]
-        # a deployment that no Triton has yet may be of the kind that an option is for
-        if isinstance(entry, RemoteEntry) and {(o.pool, o.name) for o in there} == {*places}:
-            check_effects(name, entry, there)
-        for deployment, place in zip(plan.deployments, places, strict=True):
-            for model in there:
-                is_there = deployment.version in (None, *model.versions)
-                if (model.pool, model.name) == place and is_there:
-                    if (complete := _complete(name, model, entry)) is None:
-                        continue
-                    for card in _cards(name, model, complete, deployment, entry, defaults):
-                        cards.setdefault(card.name, []).append(card)
+        plan, unfit = plan_of(entry), None
+        adapters = entry.adapters if isinstance(entry, RemoteEntry) else ()
+        cards: dict[str, list[ModelCard]] = {one: [] for one in (name, *adapters)}
+        try:
+            for card in _every_card(name, entry, plan, loaded, defaults):
+                cards.setdefault(card.name, []).append(card)
+        except NotReady as error:
+            unfit = error
         for public, each in cards.items():
-            names = (public, *entry.aliases) if public == name else (public,)
             found[public] = PublicModel(
-                names=names, cards=tuple(each), plan=plan, fallback=entry.fallback
+                names=(public, *entry.aliases) if public == name else (public,),
+                cards=() if unfit else tuple(each),
+                plan=plan,
+                fallback=entry.fallback,
+                unfit=unfit,
             )
     return found
+
+
+def _every_card(
+    name: str,
+    entry: ModelEntry,
+    plan: DeploymentPlan,
+    loaded: Sequence[LoadedModel],
+    defaults: CardDefaults,
+) -> Iterator[ModelCard]:
+    """Raises NotReady: the entry does not fit a model, or its limits cannot be enforced."""
+    places = [(one.pool, one.model or name) for one in plan.deployments]
+    there = [one for one in loaded if (one.pool, one.name) in places]
+    # a deployment that no Triton has yet may be of the kind that an option is for
+    if isinstance(entry, RemoteEntry) and {(o.pool, o.name) for o in there} == {*places}:
+        check_effects(name, entry, there)
+    for deployment, place in zip(plan.deployments, places, strict=True):
+        for model in there:
+            is_there = deployment.version in (None, *model.versions)
+            if (model.pool, model.name) != place or not is_there:
+                continue
+            if (complete := _complete(name, model, entry)) is not None:
+                yield from _cards(name, model, complete, deployment, entry, defaults)
 
 
 def _others(

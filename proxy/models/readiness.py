@@ -121,3 +121,10 @@ async def refresh(catalog: Catalog, registry: Registry, learn: Learn) -> None:
             for card in registry.every_card():
                 await learn(card)
             logger.info("ready", models=[model.name for model in loaded])
+            for name, unfit in registry.unfit.items():
+                logger.error(
+                    "model not served",
+                    model=name,
+                    reason=str(unfit),
+                    advice="repair models.yaml; builds that were served before continue",
+                )

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import islice
 
@@ -29,6 +29,7 @@ from proxy.models.public_models import (
 )
 from proxy.triton.catalog import NOTHING_SERVED
 
+NOT_AVAILABLE = "The model is not available at present: {}."
 NEVER_SEEN = (
     "The model is not available at present: no server has had it since this proxy started, so "
     "requests cannot be prepared for it, and do not wait."
@@ -55,9 +56,10 @@ class Registry:
     limits: limits of requests to every model; a model's entry can only lower them. is_available:
     whether an endpoint serves a card's build now. rows: requests that its endpoints run at once.
     loaded: what all Tritons have, also where no deployment names it. models: those that are served;
-    replaced as a whole. epoch: how often the models changed or Triton came back. away: the models
-    that no endpoint served at the last check. holds: requests of a model that models.yaml names,
-    and that no endpoint serves any more, are let through to wait for one.
+    replaced as a whole. unfit: by name, why not all builds of a model are served. epoch: how often
+    the models changed or Triton came back. away: the models that no endpoint served at the last
+    check. holds: requests of a model that models.yaml names, and that no endpoint serves any more,
+    are let through to wait for one.
     """
 
     def __init__(
@@ -77,13 +79,14 @@ class Registry:
         self.why_not_ready: NotReady | None = NotReady("", "Triton has not been reached yet")
         self.epoch = 0
         self.away: tuple[str, ...] = ()
-        self._take([], policy)
+        self._take([], policy, public_models([], policy, self._defaults))
 
     def serve(self, loaded: Iterable[LoadedModel]) -> bool:
-        """Makes the cards of the models that Triton has ready.
+        """Makes cards of the models that Triton has ready. Where they no longer fit their entry,
+        the builds that were served before, and are still there, continue.
 
         Returns whether the models have changed, or Triton has come back, since the last call.
-        Raises NotReady: the limits of one of the models cannot be enforced.
+        Raises NotReady: no model can be served.
         """
         self._has_endpoints = True
         loaded = [*loaded]
@@ -94,9 +97,11 @@ class Registry:
         found = sorted(loaded, key=lambda one: (one.name, one.pool, -one.facts.created))
         if found == self.loaded and self.why_not_ready is None:
             return False
-        self._take(found, self._policy)
+        made = public_models(found, self._policy, self._defaults)
+        self._take(found, self._policy, self._continued(made, found))
         if not self.models:
-            raise NotReady("Triton serves no model that is known here", NOTHING_SERVED)
+            nothing = NotReady("Triton serves no model that is known here", NOTHING_SERVED)
+            raise next(iter(self.unfit.values()), nothing)
         self.why_not_ready = None
         self.epoch += 1
         return True
@@ -105,20 +110,40 @@ class Registry:
         """The cards that `replace_policy` would make.
 
         Raises:
-            NotReady: the limits of one of the models cannot be enforced.
+            NotReady: an entry does not fit its model, or its limits cannot be enforced.
         """
-        return _cards(public_models(self.loaded, policy, self._defaults))
+        return _cards(self._fitting(policy))
 
     def replace_policy(self, policy: Mapping[str, ModelEntry]) -> None:
         """Makes the cards of the loaded models anew. Running requests keep the cards they have.
 
         Raises as `cards_under`, and has changed nothing then.
         """
-        self._take(self.loaded, policy)
+        self._take(self.loaded, policy, self._fitting(policy))
 
-    def _take(self, loaded: list[LoadedModel], policy: Mapping[str, ModelEntry]) -> None:
-        found = public_models(loaded, policy, self._defaults)
+    def _fitting(self, policy: Mapping[str, ModelEntry]) -> Models:
+        made = public_models(self.loaded, policy, self._defaults)
+        for unfit in (model.unfit for model in made.values() if model.unfit is not None):
+            raise unfit
+        return made
+
+    def _continued(self, made: Models, loaded: list[LoadedModel]) -> Models:
+        """With the cards of before, for models that do not fit, whose builds are still there."""
+        there = [(one.pool, one.name, one.facts) for one in loaded]
+        found = dict(made)
+        for name, old in self.models.items():
+            main = made.get(old.cards[0].parent or name)
+            if main is not None and main.unfit is not None:
+                builds = ((card, (card.pool, card.triton_model, card.loaded)) for card in old.cards)
+                cards = tuple(card for card, build in builds if build in there)
+                found[name] = replace(old, cards=cards, unfit=main.unfit)
+        return found
+
+    def _take(
+        self, loaded: list[LoadedModel], policy: Mapping[str, ModelEntry], found: Models
+    ) -> None:
         self._policy, self.loaded = policy, loaded
+        self.unfit = {name: one.unfit for name, one in found.items() if one.unfit is not None}
         self.models = {name: model for name, model in found.items() if model.cards}
         # a public name that is served comes before an alias of a model that is not
         ordered = sorted(found.values(), key=lambda model: bool(model.cards))
@@ -167,7 +192,7 @@ class Registry:
 
     def _unavailable(self) -> ModelUnavailable:
         category = self.why_not_ready and self.why_not_ready.category
-        return ModelUnavailable(f"The model is not available at present: {category}.")
+        return ModelUnavailable(NOT_AVAILABLE.format(category))
 
     # What the current caller may use. Each method may raise ModelUnavailable: no model is known.
 
@@ -233,13 +258,17 @@ class Registry:
 
         Raises:
             UnknownModel: no model has this name or alias.
-            ModelUnavailable: none is known yet; of one that may be at zero, nothing but its name.
+            ModelUnavailable: none is known yet; of one that may be at zero, nothing but its name;
+                or it does not fit its entry.
         """
         if not self.models:
             raise self._unavailable()
         model = self._named.get(name)
-        if model is not None and not model.cards and self._holds:
-            raise ModelUnavailable(NEVER_SEEN)
+        if model is not None and not model.cards:
+            if model.unfit is not None:
+                raise ModelUnavailable(NOT_AVAILABLE.format(model.unfit.category))
+            if self._holds:
+                raise ModelUnavailable(NEVER_SEEN)
         if model is None or not model.cards:
             raise self._unknown(name)
         return model
@@ -308,7 +337,7 @@ class Registry:
             return frozenset()
         if not self.models:
             raise self._unavailable()
-        served = {(card.pool, card.triton_model) for card in self.every_card()}
+        served = {(card.pool, card.triton_model) for card in self.every_card()} | self._claimed
         return frozenset(
             name
             for one in self.loaded

@@ -74,8 +74,8 @@ def offer_server_tools(request: GenerationRequest, card: ModelCard) -> Generatio
         if tool.name in names:
             path = f"tools[{at}].{'custom' if tool.is_custom else 'function'}.name"
             raise InvalidRequest(
-                f"'{path}' is {tool.name!r}, as a tool's of this server is: rename yours, or leave "
-                "the server's out with 'server_tools': false.",
+                f"'{path}' is {tool.name!r}, as a tool's of this server is: rename yours. OpenAI's "
+                "APIs can also leave the server's out: `server_tools`.",
                 param=path,
             )
     return replace(request, tools=(*request.tools, *(tool.offered for tool in ours)))

@@ -6,8 +6,11 @@ import itertools
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -15,6 +18,7 @@ import pytest
 
 from build_engines.triton_models import TEMPLATES
 from guide_check.check import MB, PENDING, PENDING_AT_MOST, GuideCheck
+from guide_check.sandbox_child import CLIENTS_AT_MOST
 from guide_check.trial_queue import NICE, SHARES_S
 from refusal import Refusal
 from tests.fixtures.stack import HANG_S, eventually
@@ -329,6 +333,66 @@ def test_an_instance_that_stops_reading_holds_up_no_other_and_costs_bounded_memo
     assert child.memory_info().rss - before < MB
     silent.close()
     assert assert_share_a_child(instances) == child.pid
+
+
+GUIDE = b'[1, "regex", "a"]\n'
+INTRUSIONS = {
+    "nothing": [],
+    "half a line": [GUIDE[:9]],
+    "no JSON": [b"\xff{\n"],
+    "no guide": [b"1\n", GUIDE],
+    "other types": [b'[{"a": 1}, [], null]\n'],
+    "nested": [b"[" * 50_000 + b"\n"],
+    "a large number": [b'[1, "regex", ' + b"9" * 50_000 + b"]\n"],
+    "a line without an end": [b"[" * 65_536] * 200,
+    "more guides than it reads results of": [b'["%s", "regex", "a"]\n' % (b"n" * 1000)] * 100,
+}
+
+
+@pytest.mark.parametrize("shut", [None, socket.SHUT_RD, socket.SHUT_WR])
+@pytest.mark.parametrize("sent", INTRUSIONS.values(), ids=INTRUSIONS.keys())
+def test_whatever_other_clients_send_the_child_serves_the_instances(instances, sent, shut):
+    child = psutil.Process(assert_share_a_child(instances))
+    address = address_of(instances[0])
+    before = child.memory_info().rss
+    clients = [connected(address) for _ in range(5)]
+    for client in clients:
+        with suppress(OSError):
+            if shut is not None:
+                client.shutdown(shut)
+            for part in sent:
+                client.send(part, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+    assert assert_share_a_child(instances) == child.pid
+    assert child.memory_info().rss - before < 60 * MB
+    eventually(lambda: is_idle(child), HANG_S, "it waits for something to do")
+    for client in clients:
+        client.close()
+    assert assert_share_a_child(instances) == child.pid
+
+
+def test_more_clients_than_the_child_accepts_stop_no_instance_that_is_connected(instances):
+    child = psutil.Process(assert_share_a_child(instances))
+    address = address_of(instances[0])
+    clients = [connected(address) for _ in range(CLIENTS_AT_MOST + 50)]
+    assert assert_share_a_child(instances) == child.pid
+    for client in clients:
+        client.close()
+
+
+def connected(address: str) -> socket.socket:
+    client = socket.socket(socket.AF_UNIX)
+    client.connect(address)
+    return client
+
+
+def address_of(check: GuideCheck) -> str:
+    return check.sandbox._socket.getpeername().decode()
+
+
+def is_idle(child: psutil.Process) -> bool:
+    before = sum(child.cpu_times()[:2])
+    time.sleep(0.5)
+    return not child.children() and sum(child.cpu_times()[:2]) - before < 0.05
 
 
 def test_instances_whose_child_was_killed_share_another_one(instances):

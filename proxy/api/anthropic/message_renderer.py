@@ -87,11 +87,11 @@ class MessageRenderer:
         self._finished: Finished | None = None
 
     def field_names(self) -> Mapping[str, str]:
-        schemas = {
-            f"tools[{at}].function.parameters": f"{path}.input_schema"
-            for at, path in enumerate(self._tool_paths)
-        }
-        return NAMES | schemas
+        names = dict(NAMES)
+        for at, path in enumerate(self._tool_paths):
+            names[f"tools[{at}].function"] = path
+            names[f"tools[{at}].function.parameters"] = f"{path}.input_schema"
+        return names
 
     def chunks(self, event: OutputEvent) -> list[Json]:
         chunks = [] if self._has_begun else [self._opening()]

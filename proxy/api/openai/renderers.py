@@ -34,7 +34,6 @@ from proxy.domain.tools import ToolCall
 # Audio and predictions are not supported, so these are 0. Clients with strict types (MacPaw's for
 # Swift, older ones for PHP) lose the whole block, or fail, if one of these fields is missing.
 NO_AUDIO = {"audio_tokens": 0}
-OF_TOOLS = ("function.parameters", "custom.format.grammar.definition")
 NOT_PREDICTED = {"accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0}
 
 
@@ -171,9 +170,8 @@ class ChatRenderer(AnswerRenderer):
 
     def field_names(self) -> dict[str, str]:
         is_renamed = self._body.max_tokens is None
-        moved = [(at, path) for at, (path, _) in enumerate(self._chat.offered)]
         return {
-            **{f"tools[{at}].{part}": f"{path}.{part}" for at, path in moved for part in OF_TOOLS},
+            **{f"tools[{at}]": path for at, (path, _) in enumerate(self._chat.offered)},
             **FIELD_NAMES,
             "prompt": "messages",
             "max_tokens": "max_completion_tokens" if is_renamed else "max_tokens",
@@ -295,6 +293,7 @@ class CompletionRenderer(AnswerRenderer):
     def field_names(self) -> dict[str, str]:
         # In completions `logprobs` is also the number of alternatives.
         names = {"top_log_probs": "logprobs", "num_top_log_probs": "logprobs"}
+        names["prompt_token_ids"] = "prompt"
         return {**FIELD_NAMES, **names, "priority": self._body.priority_field}
 
     def chunks(self, event: OutputEvent) -> list[Json]:

@@ -40,6 +40,8 @@ NAMES = {
     "prompt": "input",
     "messages": "input",
     "max_tokens": "max_output_tokens",
+    "log_probs": "top_logprobs",
+    "return_log_probs": "top_logprobs",
     "reasoning_effort": "reasoning.effort",
     "verbosity": "text.verbosity",
 }
@@ -169,9 +171,9 @@ class ResponseRenderer:
     def field_names(self) -> Mapping[str, str]:
         names = dict(NAMES)
         for at, one in enumerate(self._offered.values()):
-            names[f"tools[{at}].function.parameters"] = f"{one.listed.path}.parameters"
-            grammar = f"{one.listed.path}.format.definition"
-            names[f"tools[{at}].custom.format.grammar.definition"] = grammar
+            own, path = f"tools[{at}]", one.listed.path
+            names |= {f"{own}.function": path, f"{own}.custom": path}
+            names[f"{own}.custom.format.grammar"] = f"{path}.format"
         return names
 
     def chunks(self, event: OutputEvent) -> list[Json]:

@@ -185,8 +185,8 @@ def _without_thinking(prompt: ChatPrompt, read: Collection[str], *, thinks: bool
     switches = [name for name in SWITCHES if name in read]
     if thinks and not switches and EFFORT not in read:
         raise unsupported(
-            f"The model's chat template cannot switch its reasoning off, so {EFFORT!r} cannot be "
-            f"{NONE!r}. Leave it out; 'thinking_token_budget' limits the reasoning.",
+            f"The model's chat template cannot switch its reasoning off, as {EFFORT!r} asks. Leave "
+            "it out, or limit the tokens of the reasoning.",
             param=EFFORT,
         )
     values = dict(prompt.template_values)

@@ -12,7 +12,7 @@ import yaml
 from starlette.testclient import TestClient
 from structlog.testing import capture_logs
 
-from proxy.domain.model import CAPABILITIES
+from proxy.domain.model import CAPABILITIES, LoadedModel
 from tests.api.conftest import Serve
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 
@@ -210,6 +210,24 @@ def test_a_model_whose_tokenizer_knows_no_limits_is_not_served_without_them(serv
     response = serve(ScriptedEngine(), catalog, max_prompt_tokens=40).get("/health/ready")
     assert response.status_code == 503
     assert "limits of a model cannot be enforced" in response.text
+
+
+class WithAnOldModel(FixedCatalog):
+    async def load(self) -> tuple[LoadedModel, ...]:
+        (demo,) = await super().load()
+        return demo, replace(demo, name="old", capabilities=CAPABILITIES - {"limits"})
+
+
+def test_a_model_that_cannot_be_limited_stops_no_other_and_readiness_counts_it(serve):
+    client = serve(ScriptedEngine(deltas("hi")), WithAnOldModel(), max_prompt_tokens=40)
+    ready = client.get("/health/ready")
+    said = "1 models do not fit their options in models.yaml or the settings"
+    assert (ready.status_code, ready.json()["concerns"]) == (200, [said])
+    bodies = {name: {"model": name, "prompt": "a"} for name in ("demo", "old")}
+    asked = {name: client.post(TEXT, json=body) for name, body in bodies.items()}
+    assert {name: one.status_code for name, one in asked.items()} == {"demo": 200, "old": 503}
+    assert "limits of a model cannot be enforced" in asked["old"].text
+    assert [one["id"] for one in client.get("/v1/models").json()["data"]] == ["demo"]
 
 
 def test_an_answer_with_log_probabilities_stays_below_the_limit(serve):

@@ -9,6 +9,7 @@ import pytest
 
 from build_engines.models_file import ModelsFile, RemoteEntry
 from proxy.domain.engine import NotReady
+from proxy.domain.errors import ModelUnavailable
 from proxy.domain.model import Adopted, Kind, LoadedModel, ModelCard, Pooling
 from proxy.models.registry import Registry
 from proxy.triton.dialects.recognition import recognized
@@ -178,6 +179,7 @@ def test_an_option_is_for_any_of_the_deployments_also_one_that_is_not_there_yet(
     made.serve([own])
     made.serve([own, MODELS["vllm"]])
     assert len([*made.every_card()]) == 2
+    made = Registry(ModelsFile.model_validate({"models": {"ours": entry}}).models)
     with pytest.raises(NotReady, match=r"kind (own or llmapi|llmapi or own)"):
         made.serve([own, MODELS["llmapi"]])
 
@@ -188,3 +190,55 @@ def test_a_file_that_is_read_again_is_refused_as_well():
     with pytest.raises(NotReady, match="`adapters` of the model 'ours'"):
         made.replace_policy(ModelsFile.model_validate({"models": {"ours": entry}}).models)
     assert not made.model("ours").cards[0].facts.adapters
+
+
+BYSTANDER = LoadedModel(name="bystander", facts=FACTS)
+ELSE = {"name": "else", "model": "else"}
+SHARED = {"prefix_cache": "shared"}
+LATER = replace(MODELS["llmapi"], name="else")
+# Of an entry: its fields, what is loaded before and after, and what of it is still served.
+CHANGES: dict[str, tuple[dict[str, Any], list[LoadedModel], list[LoadedModel], set[str]]] = {
+    "another kind": (SHARED, [MODELS["vllm"]], [MODELS["llmapi"]], set()),
+    "of our own": (SHARED, [MODELS["vllm"]], [MODELS["own"]], set()),
+    "an adapter's": ({"adapters": ["sql"]}, [MODELS["vllm"]], [MODELS["llmapi"]], set()),
+    "the first": (SHARED, [], [MODELS["llmapi"]], set()),
+    "a second comes": (
+        SHARED | {"deployments": [{"name": "a", "model": "theirs"}, ELSE]},
+        [MODELS["llmapi"]],
+        [MODELS["llmapi"], LATER],
+        {"theirs"},
+    ),
+    "limits": (
+        {"limits": {"max_tokens": 5}, "deployments": [{"name": "a", "model": "theirs"}, ELSE]},
+        [replace(MODELS["own"], capabilities=frozenset({"limits"}))],
+        [replace(MODELS["own"], capabilities=frozenset({"limits"})), LATER],
+        {"theirs"},
+    ),
+}
+
+
+@pytest.mark.parametrize("holds", [False, True])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_model_that_comes_and_does_not_fit_stops_no_build_that_is_served(change, holds):
+    """It is the only one that is not served, the reason is known, and the file can be repaired."""
+    fields, before, after, still = CHANGES[change]
+    entry = {"adopt": "theirs", "aliases": ["best"], **fields}
+    made = Registry(ModelsFile.model_validate({"models": {"ours": entry}}).models, holds=holds)
+    made.serve([BYSTANDER, *before])
+    for _ in range(2):
+        made.serve([BYSTANDER, *after])
+        assert made.why_not_ready is None
+        assert made.serving("bystander").card.loaded is FACTS
+        assert {one.triton_model for one in made.every_card()} == {"bystander", *still}
+        assert made.unfit.keys() == {"ours", *entry.get("adapters", ())}
+        assert made.internal_models() >= {one.name for one in (BYSTANDER, *before, *after)}
+        for name in () if still else ("ours", "best", *entry.get("adapters", ())):
+            for ask in (made.serving, made.asked):
+                with pytest.raises(ModelUnavailable, match=r"models.yaml does not fit"):
+                    ask(name)
+        made.serve([BYSTANDER, *before])  # it goes, and comes back
+    made.serve([BYSTANDER, *after])
+    repaired = ModelsFile.model_validate({"models": {"ours": {"adopt": "theirs"}}}).models
+    made.replace_policy(repaired)
+    assert not made.unfit
+    assert made.serving("ours").card.loaded == after[0].facts

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from build_engines.deployments import DeploymentEntry
-from build_engines.models_file import ModelEntry, ModelsFile, SamplingDefaults
+from build_engines.models_file import ModelEntry, ModelsFile, RemoteEntry, SamplingDefaults
 from proxy.domain.engine import NotReady
 from proxy.domain.errors import ErrorCode, ModelUnavailable, RequestError, UnknownModel
 from proxy.domain.identity import ALL_SCOPES, Caller, ModelPatterns, current_caller
@@ -316,10 +316,11 @@ def test_requests_wait_for_the_first_endpoint_but_not_where_the_contract_is_brok
             made.check_available(card, or_held=True)
 
 
-@pytest.mark.parametrize("name", ["chat", "tuned-too"])
+@pytest.mark.parametrize("name", ["chat", "tuned-too", "sql"])
 @pytest.mark.parametrize("ask", ["model", "serving", "asked"])
 def test_a_model_that_may_be_at_zero_and_was_never_seen_is_unavailable_and_not_unknown(ask, name):
     policy = {"chat": ModelEntry(), "tuned": ModelEntry(aliases=("tuned-too",))}
+    policy["theirs"] = RemoteEntry(adopt="theirs", adapters=("sql",))
     for holds, error in ((True, ModelUnavailable), (False, UnknownModel)):
         made = Registry(policy, holds=holds)
         made.serve([LoadedModel(name="else", facts=FACTS)])

@@ -4,8 +4,8 @@ usage: python -m guide_check.sandbox_child INFO_FILE MEMORY_BYTES TIMEOUT_S COMP
 
 Standard input is a listening socket, whose clients send and get JSON lines. A client first gets
 {"error": null or why the child cannot start, "pid": ...}. For each of its [number, kind, text] it
-then gets {"number": ..., "reason": null or why the guide cannot be used}, in any order. The child
-ends when its last client leaves.
+then gets {"number": ..., "reason": null or why the guide cannot be used}, in any order. A client
+that sends anything else is disconnected. The child ends when its last client leaves.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import os
 import select
 import socket
 import sys
+from collections import Counter
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,9 @@ from guide_check.trial_queue import Trial, TrialQueue
 
 SCHEDULE_EVERY_S = 0.02  # while trials run
 UNSENT_AT_MOST = 256_000  # bytes; a client with 64 guides under way is owed a third of it at most
+LINE_AT_MOST = 4_000_000  # bytes; a guide of 256,000 takes 1.6 MB as JSON
+CLIENTS_AT_MOST = 64  # others wait to be accepted
+GUIDES_AT_MOST = 1000  # of a client; what it sends beyond them is not read yet
 
 
 def main() -> None:
@@ -65,7 +69,10 @@ def _serve(listener: socket.socket, queue: TrialQueue) -> None:
     while True:
         queue.schedule()
         pipes = queue.pipes
-        watched: list[Any] = [listener, *clients, *pipes]
+        guides = Counter(client for client, _ in asked.values())
+        watched: list[Any] = [*pipes, *(one for one in clients if guides[one] < GUIDES_AT_MOST)]
+        if len(clients) < CLIENTS_AT_MOST:
+            watched.append(listener)
         wait_s = SCHEDULE_EVERY_S if pipes else None
         readable, writable, _ = select.select(watched, [*unsent], [], wait_s)
         for client in writable:
@@ -79,21 +86,24 @@ def _serve(listener: socket.socket, queue: TrialQueue) -> None:
             elif one in clients:
                 data = _received(one)
                 *lines, clients[one] = (clients[one] + data).split(b"\n")
-                for line in lines:
-                    trial, (number, kind, text) = next(trials), json.loads(line)
-                    asked[trial] = one, number
-                    queue.add(Trial(trial, kind, text))
-                if not data:
+                try:
+                    for number, kind, text in map(json.loads, lines):
+                        asked[trial := next(trials)] = one, number
+                        queue.add(Trial(trial, kind, text))
+                except (ValueError, TypeError, RecursionError):  # no guide
+                    data = b""
+                if not data or len(clients[one]) > LINE_AT_MOST:
                     del clients[one]
                     unsent.pop(one, None)
                     one.close()
+                    asked = {trial: by for trial, by in asked.items() if by[0] is not one}
+                    queue.keep(asked)
                     if not clients:
                         return
             elif (ended := queue.end(pipes[one])) is not None:
                 trial, reason = ended
-                client, number = asked.pop(trial)
-                if client in clients:
-                    _send(client, _line({"number": number, "reason": reason}), unsent)
+                if (by := asked.pop(trial, None)) is not None:
+                    _send(by[0], _line({"number": by[1], "reason": reason}), unsent)
 
 
 def _received(client: socket.socket) -> bytes:
@@ -110,9 +120,14 @@ def _line(message: dict[str, Any]) -> bytes:
 def _send(client: socket.socket, line: bytes, unsent: dict[socket.socket, bytes]) -> None:
     """Sends what the client's buffer takes. A client that reads nothing is told to leave."""
     left = unsent.pop(client, b"") + line
-    with suppress(OSError):  # it is full, or has left, which the next select reports
+    is_reading = True
+    try:
         left = left[client.send(left, socket.MSG_DONTWAIT) :]
-    if len(left) > UNSENT_AT_MOST:
+    except BlockingIOError:
+        pass
+    except OSError:
+        is_reading = False
+    if not is_reading or len(left) > UNSENT_AT_MOST:
         with suppress(OSError):
             client.shutdown(socket.SHUT_RDWR)  # the next select reports it as one that has left
     elif left:

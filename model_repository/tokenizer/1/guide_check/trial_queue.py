@@ -11,7 +11,7 @@ import json
 import os
 import resource
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +76,10 @@ class TrialQueue:
 
     def add(self, trial: Trial) -> None:
         self._waiting.append(trial)
+
+    def keep(self, numbers: Container[int]) -> None:
+        """Drops the other trials that wait."""
+        self._waiting = [trial for trial in self._waiting if trial.number in numbers]
 
     def schedule(self) -> None:
         """Interrupts trials that have used their share, and starts those whose turn it is."""
