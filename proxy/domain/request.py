@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from operator import is_
 from typing import Any, Literal
 
 from proxy.domain.constraint import Constraint
@@ -286,7 +285,7 @@ class GenerationRequest:
     def with_prompts(self, change: Callable[[SinglePrompt], SinglePrompt]) -> GenerationRequest:
         """With each of its prompts changed; itself, if none is."""
         changed = tuple(map(change, self.prompts))
-        if all(map(is_, changed, self.prompts)):
+        if all(new is old for new, old in zip(changed, self.prompts, strict=True)):
             return self
         is_batch = isinstance(self.prompt, PromptBatch)
         return replace(self, prompt=PromptBatch(prompts=changed) if is_batch else changed[0])

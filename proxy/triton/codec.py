@@ -240,7 +240,8 @@ def decode(response: service_pb2.ModelInferResponse, mark: bytes | None = None) 
         texts = bytes_elements(text)
     ids = raw.get(tensors.OUTPUT_IDS)
     if ids is not None and len(raw) == 1 and len(ids) == 4 * len(texts):  # nearly always
-        return StreamMessage(TokenDelta(texts, token_ids=_numbers("i", ids)), is_final)
+        numbers = struct.unpack(f"<{len(texts)}i", ids)
+        return StreamMessage(TokenDelta(texts, token_ids=numbers), is_final)
     return StreamMessage(_delta(texts, raw) if raw else TokenDelta(texts), is_final)
 
 
