@@ -26,7 +26,7 @@ class Target:
     steady: str = "steady"  # a model that gives a token every 20 ms, whatever it is asked
     demo: str = "demo"  # a model on the ONNX engine
     pooled: str = "pooled"  # a model that embeds and scores
-    asleep: str = "asleep"  # a model that no endpoint serves any more: its requests are held
+    asleep: str = "sleeping"  # a model that no endpoint serves any more: its requests are held
 
     @property
     def address(self) -> tuple[str, int]:

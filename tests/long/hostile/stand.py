@@ -42,7 +42,7 @@ def models(**onnx: Any) -> dict[str, Any]:
             "sampling": {"temperature": 0.0},
         },
         "pooled": {"runtime": "embedding", "weights": str(POOLED)},
-        "asleep": {
+        "sleeping": {
             "runtime": "remote",
             "deployments": [{"name": "default", "pool": "asleep", "model": "steady"}],
         },
@@ -52,7 +52,7 @@ def models(**onnx: Any) -> dict[str, Any]:
 def falls_asleep(stack: Stack, endpoints: Path) -> None:
     """Its requests are held from now on."""
     names = f"{stack.url}/v1/models"
-    eventually(lambda: '"asleep"' in PLAIN.get(names).text, 30, "the model was seen")
+    eventually(lambda: '"sleeping"' in PLAIN.get(names).text, 30, "the model was seen")
     endpoints.write_text("")
     at_zero = 'proxy_fair_queue_capacity{queue="asleep/steady"} 0.0'
     eventually(lambda: at_zero in PLAIN.get(f"{stack.url}/metrics").text, 30, "it is at zero")
