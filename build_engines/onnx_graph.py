@@ -19,12 +19,7 @@ from build_engines.onnx_folder import LOGITS_FROM, QUANTIZED_MATMUL, DecoderConf
 
 JOINED_BITS = 8  # joined 4-bit matrices were not faster
 ATTENTION = "GroupQueryAttention"
-FACTORS = (
-    "Unsqueeze",
-    "Mul",
-    "ReduceMax",
-    "Abs",
-)  # make the first input of the head of `onnx_int8`
+BYTE_FACTORS = "int8/bytes"  # what `onnx_int8` multiplies the two bytes of the head's inputs by
 ATTENTION_LENGTHS = (5, 6, 9)  # its inputs of integers: seqlens_k, total_sequence_length, positions
 
 
@@ -127,8 +122,8 @@ def _add_logits_from(graph: Any, logits: str) -> None:
     """
     from onnx import TensorProto, helper
 
-    hidden = _hidden(graph, logits)
-    users = [node for node in graph.node if hidden in node.input]
+    users = _users_of_hidden(graph, logits)
+    hidden = users[0].input[0]
     graph.input.append(helper.make_tensor_value_info(LOGITS_FROM, TensorProto.INT64, [1]))
     _constant(graph, LOGITS_FROM, [0])  # the default, for other programs that load the folder
     end = _constant(graph, f"{LOGITS_FROM}/end", [2**62])
@@ -137,15 +132,22 @@ def _add_logits_from(graph: Any, logits: str) -> None:
     node = helper.make_node("Slice", [hidden, LOGITS_FROM, end, axis], [wanted])
     graph.node.insert(list(graph.node).index(users[0]), node)
     for user in users:
-        user.input[:] = [wanted if name == hidden else name for name in user.input]
+        user.input[0] = wanted
 
 
-def _hidden(graph: Any, logits: str) -> str:
-    """The hidden states that the head multiplies, or that `onnx_int8` makes its inputs of."""
-    name: str = head(graph, logits).input[0]
-    while (maker := _making(graph, name)).op_type in FACTORS:
-        name = maker.input[0]
-    return name
+def _users_of_hidden(graph: Any, logits: str) -> list[Any]:
+    """The head, or what `onnx_int8` makes its inputs with: the first input of each is the hidden
+    states. Others may use these, too.
+    """
+    last = head(graph, logits)
+    row = _making(graph, last.input[0])
+    factors = _making(graph, row.input[0]) if row.op_type == "Unsqueeze" else row
+    if BYTE_FACTORS not in factors.input:
+        return [last]
+    largest = factors.input[0]
+    absolute = _making(graph, _making(graph, largest).input[0])
+    share = [absolute.input[0], largest]
+    return [one for one in graph.node if one is absolute or list(one.input) == share]
 
 
 def head(graph: Any, logits: str) -> Any:

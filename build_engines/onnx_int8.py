@@ -207,7 +207,7 @@ class _Quantizer:
         self._add("int8/last", np.array([-1], np.int64))
         self._add("int8/step", np.array(1 / LARGEST, np.float32))
         self._add("int8/fine", np.array(1 / LARGEST / FINER, np.float32))
-        self._add("int8/bytes", np.array([1, 1 / FINER], np.float32))
+        self._add(onnx_graph.BYTE_FACTORS, np.array([1, 1 / FINER], np.float32))
         self._add("int8/axis", np.array([2], np.int64))
         self._add("int8/zero", np.array(128, np.uint8))
         for node in self._graph.node:
@@ -286,7 +286,7 @@ class _Quantizer:
         from onnx import helper
 
         factors, row, joined = (f"{prefix}/{name}" for name in ("factors", "row", "joined"))
-        yield helper.make_node("Mul", [largest, "int8/bytes"], [factors])
+        yield helper.make_node("Mul", [largest, onnx_graph.BYTE_FACTORS], [factors])
         yield helper.make_node("Unsqueeze", [factors, "int8/axis"], [row])
         yield helper.make_node("MatMul", [row, product], [joined])
         yield helper.make_node("Squeeze", [joined, "int8/axis"], [output])

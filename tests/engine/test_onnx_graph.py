@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from build_engines import onnx_agreement, onnx_build, onnx_int8
+from build_engines import onnx_agreement, onnx_build, onnx_graph, onnx_int8
 from build_engines.machine import CPU_INFO, VNNI, adds_int8_exactly, is_x86
 from build_engines.models_file import OnnxEntry, OnnxOptions
 from build_engines.onnx_build import ChosenPrecision
@@ -183,6 +183,29 @@ def test_int8_per_token_computes_logits_from_the_wanted_token_on(by_token):
     whole = one.prefill(0, IDS, 0, 0).copy()
     found = one.prefill(1, IDS, 0, len(IDS) - 1)
     np.testing.assert_allclose(found, whole[-1:], rtol=1e-5, atol=1e-5)
+
+
+def test_only_the_head_leaves_tokens_out():
+    import onnxruntime as ort
+    from onnx import TensorProto, helper
+
+    nodes = [
+        helper.make_node("Relu", ["x"], ["hidden"]),
+        helper.make_node("MatMul", ["hidden", "w"], ["logits"]),
+        helper.make_node("Neg", ["hidden"], ["other"]),
+    ]
+    x, *outputs = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+        for name in ("x", "logits", "other")
+    )
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [4, 2], [1.0] * 8)
+    graph = helper.make_graph(nodes, "g", [x], outputs, [weight])
+    onnx_graph._add_logits_from(graph, "logits")
+    opsets = [helper.make_opsetid("", 21)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    given = {"x": np.ones((1, 3, 4), np.float32), LOGITS_FROM: np.array([2])}
+    logits, other = ort.InferenceSession(model.SerializeToString()).run(None, given)
+    assert (logits.shape, other.shape) == ((1, 1, 2), (1, 3, 4))
 
 
 def test_the_head_has_activations_of_16_bits(by_token):
