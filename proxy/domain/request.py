@@ -283,7 +283,7 @@ class GenerationRequest:
         return self.prompt.prompts if isinstance(self.prompt, PromptBatch) else (self.prompt,)
 
     def with_prompts(self, change: Callable[[SinglePrompt], SinglePrompt]) -> GenerationRequest:
-        """With each of its prompts changed; itself, if none is."""
+        """Returns it with each prompt changed, or itself where none is."""
         changed = tuple(map(change, self.prompts))
         if all(new is old for new, old in zip(changed, self.prompts, strict=True)):
             return self

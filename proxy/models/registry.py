@@ -128,7 +128,7 @@ class Registry:
         return made
 
     def _continued(self, made: Models, loaded: list[LoadedModel]) -> Models:
-        """With the cards of before, for models that do not fit, whose builds are still there."""
+        """Keeps the old cards of models that no longer fit, where their builds are still there."""
         there = [(one.pool, one.name, one.facts) for one in loaded]
         found = dict(made)
         for name, old in self.models.items():

@@ -523,8 +523,8 @@ class EngineStream:
         self._unsaid = 0 if text else self._unsaid + len(delta.token_bytes)
 
     async def _said_so_far(self, ids: list[int], lost: Loss) -> EngineRequest:
-        """For a model of others. By ids, a greedy engine generates those tokens again that no text
-        has.
+        """Makes the request that continues an answer of a model of others. By ids, a greedy engine
+        generates those tokens again that no text has.
 
         Raises:
             ModelUnavailable: others may come in their place, or the text ends within a character.

@@ -87,7 +87,7 @@ def pair(start, interpreter) -> AdoptedPair:
 
 @dataclass
 class Answer:
-    """Of one stream. texts, tools: by choice."""
+    """What one stream answered. texts, tools: by choice."""
 
     texts: dict[int, str] = field(default_factory=lambda: defaultdict(str))
     log_probs: list[tuple[str, float]] = field(default_factory=list)
@@ -166,7 +166,7 @@ def answered(proxy: Stack, bodies: dict[str, dict[str, Any]]) -> dict[str, Answe
 
 @pytest.fixture(scope="module")
 def bodies(pair) -> dict[str, dict[str, Any]]:
-    """Of exact ones, with a stop string that comes after the middle."""
+    """The bodies whose answers continue exactly; a stop string comes after the middle."""
     endless = {**COMPLETION, "ignore_eos": True}
     whole = answered(pair.proxy, {"whole": endless})["whole"].texts[0]
     late = (whole[at:][:9] for at in range(len(whole) * 2 // 3, len(whole)))
@@ -355,15 +355,15 @@ ROUNDS, STREAMS = 5, 8
 
 
 def cpu_s(triton: Stack) -> float:
-    """Of tritonserver and vLLM."""
+    """What tritonserver and vLLM have used."""
     whole = psutil.Process(triton.process.pid)
     used = (one.cpu_times() for one in (whole, *whole.children(recursive=True)))
     return sum(one.user + one.system for one in used)
 
 
 def test_what_ids_cost_is_measured(pair):
-    """Of `continue: ids`, for which vLLM reports log-probabilities, and of `none`: tokens/s, and
-    milliseconds of CPU a token, on which other processes have less influence.
+    """Compares `continue: ids`, for which vLLM reports log-probabilities, with `none`: tokens/s,
+    and milliseconds of CPU a token, on which other processes have less influence.
     """
     triton = pair.tritons[0]
     pair.only(triton, True)
@@ -389,7 +389,7 @@ TENANTS, REQUESTS = ("one", "two", "three"), 51
 
 @pytest.mark.parametrize("rows", [{}, {"rows": 1}], ids=["without rows", "one row"])
 def test_requests_from_zero_are_held_and_each_tenants_order_is_kept(pair, rows):
-    """With one row, their ends have the order of their beginnings."""
+    """With one row, they end in the order in which they began."""
     model = "rowed" if rows else "rowless"
     proxy = pair.new_proxy(
         {model: {**READS, **rows}}, HOLD_TIMEOUT_S=600, KEEP_ALIVE_S=2, QUEUE_TIMEOUT_S=600
