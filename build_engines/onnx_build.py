@@ -334,7 +334,7 @@ def _provenance(entry: OnnxEntry, weights: Step) -> Provenance:
         made_of.append(str(weights.folder.resolve()))  # it is linked, so its place matters
     else:
         chosen = chosen_precision(entry, weights.folder)
-        form = "two-byte head" if chosen.by_token else "False"
+        form = "two-byte head" if chosen.by_token else "False"  # of others as before: they stay
         made_of.append(f"{chosen.precision} {form} {chosen.keeps_blocks}")
         made_of.append(f"halves cache: {chosen.halves_cache}")
         tools |= versions(["onnxruntime-genai"])

@@ -239,7 +239,8 @@ def decode(response: service_pb2.ModelInferResponse, mark: bytes | None = None) 
     else:
         texts = bytes_elements(text)
     ids = raw.get(tensors.OUTPUT_IDS)
-    if ids is not None and len(raw) == 1 and len(ids) == 4 * len(texts):  # nearly always
+    if ids is not None and len(raw) == 1 and len(ids) == 4 * len(texts):
+        # text and ids alone, as in nearly all responses
         numbers = struct.unpack(f"<{len(texts)}i", ids)
         return StreamMessage(TokenDelta(texts, token_ids=numbers), is_final)
     return StreamMessage(_delta(texts, raw) if raw else TokenDelta(texts), is_final)

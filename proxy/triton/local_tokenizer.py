@@ -26,7 +26,7 @@ from proxy.domain.tokenizer import AdmittedPrompt
 AT_ONCE = 4_096  # characters that are encoded on the event loop, in about a millisecond
 LONG_TOKEN = 16  # characters; few texts have longer ones on average
 CUT_TOKENS = 16  # that a cut can change
-MOST_TRIED = 8  # beginnings of an answer, each of which is encoded
+MOST_TRIED = 8  # how many beginnings of an answer are encoded, until one has its tokens
 UNBOUNDED = 10**9  # transformers writes 10**30 where a tokenizer has no limit
 # GPT-2's printable characters for the bytes that are not printable themselves, in their order.
 _PRINTABLE = (*range(33, 127), *range(161, 173), *range(174, 256))

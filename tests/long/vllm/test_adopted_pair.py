@@ -1,4 +1,4 @@
-"""What is promised of adopted vLLM models that lose or hang, over real vLLM engines.
+"""Adopted vLLM models keep their promises where a real vLLM engine dies or hangs.
 
 VLLM_BACKEND names the backend's files, such as src/ of NVIDIA's repository: see `server`.
 """
@@ -427,9 +427,8 @@ def test_requests_from_zero_are_held_and_each_tenants_order_is_kept(pair, rows):
             metrics = await client.get("/metrics", headers=HEADERS)
             assert waiting in metrics.text
             pair.tritons = [pair.new(), pair.new()]
-            pair.name(
-                pair.tritons[0]
-            )  # with one row each, two would end their requests in any order
+            # with one row each, two endpoints would end their requests in any order
+            pair.name(pair.tritons[0])
             return await asyncio.gather(*(one for tasks in sent for one in tasks))
 
     texts = asyncio.run(run())

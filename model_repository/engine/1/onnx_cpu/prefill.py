@@ -109,10 +109,11 @@ class Prefill:
         start = min(sequence.computed, max(0, end - 2))
         ids = sequence.tokens[start:end]
         began = time.perf_counter()
-        logits_from = 0 if _is_scored(sequence) else len(ids) - 1
+        echo = sequence.echo if _is_scored(sequence) else None
+        logits_from = len(ids) - 1 if echo is None else 0
         logits = self._decoder.prefill(sequence.row, ids, start, logits_from)
-        if sequence.echo is not None and not logits_from:
-            sequence.echo.score(logits, start)
+        if echo is not None:
+            echo.score(logits, start)
         seconds = time.perf_counter() - began
         self._budget.prefilled(len(ids), seconds)
         self._stats.prefilled(end - sequence.computed, seconds)

@@ -118,7 +118,7 @@ def _line(message: dict[str, Any]) -> bytes:
 
 
 def _send(client: socket.socket, line: bytes, unsent: dict[socket.socket, bytes]) -> None:
-    """Sends what the client's buffer takes. A client that reads nothing is told to leave."""
+    """Sends as much as the client's buffer takes, and disconnects a client that reads nothing."""
     left = unsent.pop(client, b"") + line
     is_reading = True
     try:
