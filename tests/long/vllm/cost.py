@@ -24,7 +24,7 @@ MORE = {"ignore_eos": True, "temperature": 0}
 
 def models(streams: int, step_ms: float) -> dict[str, dict]:
     options = {
-        "environment": str(environment.FOLDER),
+        "environment": str(environment.python().parents[1]),
         "dtype": "float32",
         "kv_cache_gb": 1,
         "max_rows": streams,
