@@ -7,10 +7,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
+import json
 import shutil
 import sys
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -260,6 +262,32 @@ def test_the_errors_that_a_version_has_are_told_apart(monkeypatch, names):
     known = [errors[name] for name in errors if name in ("GenerationError", "GracefulHTTPError")]
     assert {*found.failed} == {Failed, *known}
     assert {*found.refused} == {ValueError, *errors.values()} - {*known}
+
+
+@pytest.mark.parametrize(
+    ("version", "is_on_cpu", "given", "wanted"),
+    [
+        ("0.27.1", True, {}, True),
+        ("0.28.0", True, {}, True),
+        ("0.27.1", True, {"use_fp64_gumbel": False}, False),
+        ("0.27.1", False, {}, None),
+        ("0.29.0", True, {}, None),
+        ("1.0", True, {}, None),
+    ],
+)
+def test_older_samplers_for_cpus_draw_in_the_way_that_keeps_seeds(
+    monkeypatch, version, is_on_cpu, given, wanted
+):
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    library = replace(
+        LIBRARY,
+        version=version,
+        is_on_cpu=is_on_cpu,
+        engine_args=lambda **arguments: arguments,
+        llm=SimpleNamespace(from_engine_args=lambda arguments, stat_loggers: arguments),
+    )
+    started = library.start(Path("/engine"), json.dumps(given), stat_logger=None)
+    assert started.get("use_fp64_gumbel") is wanted
 
 
 def test_vllms_processes_are_spawned_whatever_the_environment_says(monkeypatch):

@@ -144,6 +144,15 @@ def test_seeds_repeat_an_answer_and_choices_differ(client):
     assert text(client, **{**wanted, "n": 1}) != text(client, **{**wanted, "n": 1})
 
 
+def test_a_seed_repeats_an_answer_beside_requests_without_one(client):
+    seeded = {"temperature": 1, "seed": 5, "max_tokens": 200, "extra_body": {"ignore_eos": True}}
+    alone = text(client, **seeded)
+    others = [{**seeded, "seed": None}, {**seeded, "temperature": 0}, seeded]
+    with ThreadPoolExecutor(len(others)) as pool:
+        found = pool.map(lambda more: text(client, **more), others)
+    assert [*found][-1] == alone
+
+
 @pytest.mark.parametrize(
     ("guide", "pattern"),
     [
