@@ -1,5 +1,5 @@
-"""For all tests: how long httpx waits, its certificates, what builds import, hypothesis' examples,
-and what all folders share.
+"""For all tests: how long httpx waits, threads, certificates, what builds import, hypothesis'
+examples, and what all folders share.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import gc
 import multiprocessing
+import os
 from typing import Any
 
 import fastapi.routing
@@ -29,6 +30,9 @@ pytest_plugins = [
 # A busy machine may take longer to answer than httpx waits by itself, 5 s.
 for phase in ("connect", "read", "write", "pool"):
     setattr(DEFAULT_TIMEOUT_CONFIG, phase, HANG_S)
+
+# Each test has one core: threads of torch and OpenBLAS that wait for each other hold up the others.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Certificates are loaded once: that takes longer than all the rest of a request.
 for transports in (httpx._transports.default, httpx2._transports.default):

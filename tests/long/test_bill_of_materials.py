@@ -43,5 +43,6 @@ def test_it_has_every_package_and_is_valid(bill):
 
 def test_equal_environments_have_equal_bills(bill, tmp_path):
     again = tmp_path / "again.json"
-    assert sbom.main(again) == 0
+    # the first one is checked against the schema, which takes most of the time
+    subprocess.run([*sbom.command(again), "--no-validate"], check=True)
     assert again.read_bytes() == bill.read_bytes()

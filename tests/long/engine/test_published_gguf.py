@@ -66,7 +66,7 @@ def test_it_answers_in_english(folder):
         prompt = tokenizer.apply_chat_template(
             chat, add_generation_prompt=True, return_tensors="pt", return_dict=True
         )
-        ids = model.generate(**prompt, do_sample=False, max_new_tokens=40)
+        ids = model.generate(**prompt, do_sample=False, max_new_tokens=20)
         answer = tokenizer.decode(ids[0, prompt["input_ids"].shape[1] :], skip_special_tokens=True)
         assert said in answer
         assert answer.isascii()

@@ -3,7 +3,8 @@ process of its own; and what the server costs.
 
 usage: python -m tests.long.hostile.bystander < plan.json-line   (started by watch.Watch)
 
-Reads {"since": t} lines (CLOCK_MONOTONIC) and answers each with the figures from then until now.
+Reads {"since": t, "settles": true} lines (CLOCK_MONOTONIC) and answers each with the figures from
+then until now; where it settles, until a small request that begins now has its answer.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ KEPT_S = 200.0
 RETRY_S = 0.1
 SILENCE_S = 60.0
 ASK_EVERY_S = 0.2
+SETTLE_S = 0.4  # a small request that takes longer is judged while it is open
 ANSWERS = {200, 429, 503}  # a flood may use up what its address, which is ours too, may have
 
 
@@ -160,6 +162,7 @@ class Requests:
         self._request = message(target, body)
         self.answers: deque[tuple[float, float, int]] = deque(maxlen=10_000)  # begin, end, status
         self.open_since: float | None = None
+        self._is_due, self._is_answered = threading.Event(), threading.Event()
         threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
@@ -168,7 +171,20 @@ class Requests:
             status = exchange(self._target, self._request).status
             self.answers.append((began, time.monotonic(), status))
             self.open_since = None
-            time.sleep(ASK_EVERY_S)
+            self._is_answered.set()
+            self._is_due.wait(ASK_EVERY_S)
+            self._is_due.clear()
+
+    def settle(self) -> None:
+        """Waits until one that has begun after this call is answered."""
+        now = time.monotonic()
+        ends_at = now + SETTLE_S
+        while time.monotonic() < ends_at:
+            self._is_answered.clear()
+            if any(began > now for began, *_ in list(self.answers)[-3:]):
+                return
+            self._is_due.set()
+            self._is_answered.wait(ends_at - time.monotonic())
 
     def waits(self, since: float, now: float) -> list[tuple[float, float]]:
         """Begin and end of those that were answered with 200; the last may still wait."""
@@ -239,7 +255,10 @@ def main() -> None:
     while not sampler.samples:
         time.sleep(SAMPLE_S)
     while line := sys.stdin.readline():
-        answer = figures(sampler, stream, requests, json.loads(line)["since"])
+        wanted = json.loads(line)
+        if wanted["settles"]:
+            requests.settle()
+        answer = figures(sampler, stream, requests, wanted["since"])
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 

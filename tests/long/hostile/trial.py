@@ -12,7 +12,6 @@ from tests.long.hostile.attack import CLOSED, SILENT, Attack, Reply, Target
 from tests.long.hostile.bystander import own_gap_s
 from tests.long.hostile.watch import Watch
 
-AFTER_S = 0.4  # what it did may show up only after its answer
 BYSTANDER_SHARE = 0.05  # of a core: what its stream and its small requests take of the event loop
 MB = 1_000_000
 LONGEST_ERROR_BYTES = 8_000
@@ -48,8 +47,8 @@ def run(attack: Attack, target: Target, watch: Watch) -> Result:
     except OSError:  # nobody listens any more, or the connection is reset
         replies = [Reply(status=CLOSED)]
     sent_s = time.monotonic() - since
-    time.sleep(AFTER_S)
-    return judged(attack, replies, sent_s, watch.figures(since))
+    # what it did may show up only after its answer
+    return judged(attack, replies, sent_s, watch.figures(since, settles=True))
 
 
 def judged(attack: Attack, replies: list[Reply], sent_s: float, seen: dict[str, Any]) -> Result:

@@ -60,22 +60,24 @@ class Watch:
             with contextlib.suppress(OSError):
                 pipe.close()
 
-    def figures(self, since: float) -> dict[str, Any]:
-        """See bystander.figures. since: CLOCK_MONOTONIC, which all processes share."""
-        self._send({"since": since})
+    def figures(self, since: float, *, settles: bool = False) -> dict[str, Any]:
+        """See bystander.figures. since: CLOCK_MONOTONIC, which all processes share.
+
+        settles: they end when a small request that begins now is answered.
+        """
+        self._send({"since": since, "settles": settles})
         if not (line := self._process.stdout.readline()):
             raise RuntimeError("the bystander's process has ended; its error is above")
         return json.loads(line)
 
     def wait_flowing(self, within_s: float = 20) -> bool:
-        """Whether the stream has half its pace at least within that time."""
+        """Whether the stream has half its pace at least, lately or within that time."""
         ends_at = time.monotonic() + within_s
-        while time.monotonic() < ends_at:
-            since = time.monotonic()
-            time.sleep(LOOK_S)
-            if self.figures(since)["tokens"] >= LOOK_S / STEP_S / 2:
-                return True
-        return False
+        while self.figures(time.monotonic() - LOOK_S)["tokens"] < LOOK_S / STEP_S / 2:
+            if time.monotonic() > ends_at:
+                return False
+            time.sleep(LOOK_S / 2)
+        return True
 
     def _send(self, value: Any) -> None:
         self._process.stdin.write(json.dumps(value) + "\n")

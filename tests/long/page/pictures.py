@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import partial
 from pathlib import Path
@@ -153,60 +153,72 @@ def talk(page: Browser) -> None:
     page.run("document.querySelector('.options').scrollTop = 0")
 
 
-def take(page: Browser, name: str, size: tuple[int, int], folder: Path) -> Iterator[Path]:
-    """Takes pictures of the open view: light, dark, and on a phone."""
-    for theme in ("light", "dark"):
-        page.show(*size, theme=theme)
-        time.sleep(1.5)
-        yield written(page, folder / f"page-{name}-{theme}.png")
-    page.show(*PHONE, theme="light", scale=1.5)
-    page.run("scrollTo(0, 0)")
-    time.sleep(1.5)
-    yield written(page, folder / f"page-{name}-phone.png")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Camera:
+    """Takes pictures of the open view: light, dark, and on a phone.
+
+    settle_s: before each, so that nothing on the page moves any more.
+    """
+
+    page: Browser
+    folder: Path
+    settle_s: float
+
+    def take(self, name: str, size: tuple[int, int]) -> Iterator[Path]:
+        for theme in ("light", "dark"):
+            self.page.show(*size, theme=theme)
+            yield self._written(f"page-{name}-{theme}.png")
+        self.page.show(*PHONE, theme="light", scale=1.5)
+        self.page.run("scrollTo(0, 0)")
+        yield self._written(f"page-{name}-phone.png")
+
+    def _written(self, name: str) -> Path:
+        time.sleep(self.settle_s)
+        path = self.folder / name
+        path.write_bytes(self.page.picture())
+        return path
 
 
-def written(page: Browser, path: Path) -> Path:
-    path.write_bytes(page.picture())
-    return path
-
-
-def pictures(page: Browser, server: KeyedApp, folder: Path, *, load_s: float) -> Iterator[Path]:
-    """load_s: for so long the charts fill."""
+def pictures(
+    page: Browser, server: KeyedApp, folder: Path, *, load_s: float, settle_s: float
+) -> Iterator[Path]:
+    """load_s: for so long the charts fill. settle_s: see Camera."""
+    camera = Camera(page=page, folder=folder, settle_s=settle_s)
     month_of_usage(server.database)
     keys = new_keys(server)
     page.show(*LAPTOP)
     log_in(page, server)
     get_code(page)
-    yield from take(page, "playground", LAPTOP, folder)
+    yield from camera.take("playground", LAPTOP)
     page.show(*LAPTOP)
     talk(page)
-    yield from take(page, "probabilities", LAPTOP, folder)
+    yield from camera.take("probabilities", LAPTOP)
     with load(server, keys):
         page.show(*TALL)
         page.click("nav a", "Status")
         time.sleep(load_s)
         page.wait_for("td", "decode")
-        yield from take(page, "status", TALL, folder)
+        yield from camera.take("status", TALL)
         (folder / "top.svg").write_text(top(server))
     page.show(*LAPTOP)
     page.click("nav a", "Requests")
     page.wait_for(".filters [name=error]")
     page.click("td button", "req_")
     page.wait_for(".trace")
-    yield from take(page, "requests", LAPTOP, folder)
+    yield from camera.take("requests", LAPTOP)
     page.click("dialog button", "Close")
     page.show(*LAPTOP)
     page.click("nav a", "Keys")
     page.wait_for("td", "batch jobs")
-    yield from take(page, "keys", LAPTOP, folder)
+    yield from camera.take("keys", LAPTOP)
     page.show(*LAPTOP)
     page.click(".tabs button", "Tenants")
     page.wait_for("td .meter")
-    yield from take(page, "tenants", LAPTOP, folder)
+    yield from camera.take("tenants", LAPTOP)
     page.show(*LAPTOP)
     page.click(".tabs button", "Usage")
     page.wait_for("td", "globex")
-    yield from take(page, "usage", LAPTOP, folder)
+    yield from camera.take("usage", LAPTOP)
 
 
 def top(server: KeyedApp) -> str:
@@ -228,6 +240,6 @@ if __name__ == "__main__":
         served(Path(data)) as server,
         browser(Path(profile)) as page,
     ):
-        for _ in pictures(page, server, FOLDER, load_s=120):
+        for _ in pictures(page, server, FOLDER, load_s=120, settle_s=1.5):
             pass
         page.open("about:blank")

@@ -68,13 +68,15 @@ async def cost(process: psutil.Process, url: str, viewers: int, *, seconds: floa
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(base_url=url, timeout=HANG_S, limits=limits) as http:
 
-        async def view() -> None:
+        async def view(begun: asyncio.Event) -> None:
             async with http.stream("GET", "/metrics/live") as answer:
                 async for _ in answer.aiter_bytes():
-                    pass
+                    begun.set()
 
-        tasks = [asyncio.create_task(view()) for _ in range(viewers)]
-        await asyncio.sleep(2)
+        begun = [asyncio.Event() for _ in range(viewers)]
+        tasks = [asyncio.create_task(view(one)) for one in begun]
+        for one in begun:
+            await asyncio.wait_for(one.wait(), HANG_S)
         before, began = process.cpu_times(), time.monotonic()
         await asyncio.sleep(seconds)
         after, took_s = process.cpu_times(), time.monotonic() - began

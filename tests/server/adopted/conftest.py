@@ -75,12 +75,18 @@ class Adopted:
 
 
 @pytest.fixture(scope="session")
-def adopted_triton(start_shared: Start) -> Stack:
+def adopted_folder() -> Path:
+    """What a tritonserver of `tests.fixtures.adopted` needs."""
     folder = ARTIFACTS / "adopted"
     with alone():
         build(_written(folder / "built.yaml", BUILT), folder)
         repository.write(folder)
-    return start_shared(module="tests.fixtures.adopted", ARTIFACTS_DIR=folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def adopted_triton(start_shared: Start, adopted_folder: Path) -> Stack:
+    return start_shared(module="tests.fixtures.adopted", ARTIFACTS_DIR=adopted_folder)
 
 
 def over(triton: Stack, start: Start, **settings: object) -> Adopted:

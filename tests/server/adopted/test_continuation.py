@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
+from collections import Counter
+from collections.abc import Mapping
 from functools import partial
+from random import Random
 
 import httpx
 import pytest
 import yaml
 
-from tests.fixtures.running import ARTIFACTS
 from tests.fixtures.stack import HANG_S, PLAIN, Stack, eventually
 from tests.server.adopted.conftest import TENSORS, TOKENIZER
 
-STREAMS, LENGTH = 8, 300
+STREAMS, LENGTH = 8, 300  # of each model
+KILLS = 2
 NAMES = {
     "by_ids": {"adopt": "qwen_vllm"},
     "by_text": {"adopt": "qwen_vllm", "continue": "text"},
@@ -23,13 +25,14 @@ NAMES = {
     "team_text": {"adopt": "team", "tensors": TENSORS, "continue": "text"},
     "refused": {"adopt": "llmapi"},
 }
+LOADED = {str(entry["adopt"]) for entry in NAMES.values()}  # what the tritonservers load
 
 
 class Pair:
     """Two tritonservers that serve the same, behind one proxy."""
 
-    def __init__(self, start, folder) -> None:
-        self._start, self._file = start, folder / "endpoints"
+    def __init__(self, start, artifacts, folder) -> None:
+        self._start, self._artifacts, self._file = start, artifacts, folder / "endpoints"
         self.tritons = [self.new(), self.new()]
         models = {name: {"tokenizer": TOKENIZER, **entry} for name, entry in NAMES.items()}
         (folder / "models.yaml").write_text(yaml.safe_dump({"models": models}))
@@ -43,7 +46,8 @@ class Pair:
         self.wait()
 
     def new(self) -> Stack:
-        return self._start(module="tests.fixtures.adopted", ARTIFACTS_DIR=ARTIFACTS / "adopted")
+        module = "tests.fixtures.adopted"
+        return self._start(*sorted(LOADED), module=module, ARTIFACTS_DIR=self._artifacts)
 
     def name(self) -> None:
         lines = (
@@ -67,11 +71,11 @@ class Pair:
 
 
 @pytest.fixture(scope="module")
-def pair(adopted_triton, start, tmp_path_factory) -> Pair:
-    return Pair(start, tmp_path_factory.mktemp("pair"))  # of what `adopted_triton` has built
+def pair(adopted_folder, start, tmp_path_factory) -> Pair:
+    return Pair(start, adopted_folder, tmp_path_factory.mktemp("pair"))
 
 
-async def streamed(http: httpx.AsyncClient, model: str, number: int, seen: list[int]) -> str:
+async def streamed(http: httpx.AsyncClient, model: str, number: int, seen: Counter[str]) -> str:
     body = {"model": model, "prompt": f"Once upon a time {number}", "stream": True}
     body |= {"max_tokens": LENGTH}
     if not model.startswith("team"):
@@ -89,21 +93,24 @@ async def streamed(http: httpx.AsyncClient, model: str, number: int, seen: list[
                 if "error" in found:
                     return f"error: {found['error']['message']}"
                 text += "".join(one["text"] for one in found["choices"])
-                seen[number] += 1
+                seen[model] += 1
     return text
 
 
-async def all_of(pair: Pair, model: str, kill_after: int | None) -> list[str]:
-    """kill_after: tokens of the streams together."""
-    seen = [0] * STREAMS
+async def all_of(pair: Pair, kill_after: Mapping[str, int] | None) -> dict[str, list[str]]:
+    """The texts of each model's streams. kill_after: tokens of a model's streams together."""
+    seen: Counter[str] = Counter()
     async with httpx.AsyncClient(base_url=pair.proxy.url, timeout=HANG_S) as http:
-        tasks = [asyncio.create_task(streamed(http, model, one, seen)) for one in range(STREAMS)]
-        while kill_after is not None and sum(seen) < kill_after:
-            assert not all(one.done() for one in tasks)
-            await asyncio.sleep(0.001)
+        tasks = {
+            model: [asyncio.create_task(streamed(http, model, one, seen)) for one in range(STREAMS)]
+            for model in NAMES
+        }
         if kill_after is not None:
+            while any(seen[model] < count for model, count in kill_after.items()):
+                assert not any(all(one.done() for one in streams) for streams in tasks.values())
+                await asyncio.sleep(0.001)
             pair.kill_one()
-        return await asyncio.gather(*tasks)
+        return {model: await asyncio.gather(*streams) for model, streams in tasks.items()}
 
 
 def cut_out(text: str) -> tuple[str, int]:
@@ -113,32 +120,34 @@ def cut_out(text: str) -> tuple[str, int]:
     return parts[0] + "".join(rest), len(parts) - 1
 
 
-@pytest.mark.parametrize("model", [name for name in NAMES if name != "refused"])
-def test_streams_go_on_after_kill_9_and_by_ids_they_are_the_undisturbed_greedy_ones(pair, model):
-    undisturbed = asyncio.run(all_of(pair, model, None))
-    assert not any(cut_out(text)[1] for text in undisturbed)
-    continued = 0
-    for number in range(2 if model == "by_ids" else 1):  # each starts a tritonserver
-        after = random.Random(f"{model}{number}").randrange(STREAMS, STREAMS * 30)
-        found = asyncio.run(all_of(pair, model, after))
+def test_streams_go_on_after_kill_9_and_by_ids_they_are_the_undisturbed_greedy_ones(pair):
+    """Those of a model that reports no token ids end with an error that says so."""
+    undisturbed = asyncio.run(all_of(pair, None))
+    assert not any(cut_out(text)[1] for texts in undisturbed.values() for text in texts)
+    for number in range(KILLS):
+        random = Random(number)
+        after = {model: random.randrange(STREAMS, STREAMS * 30) for model in NAMES}
+        found = asyncio.run(all_of(pair, after))
         pair.name()
-        pair.wait()
-        for text, whole in zip(found, undisturbed, strict=True):
-            plain, count = cut_out(text)
-            continued += count
-            if "text" in model:  # with other tokens the rest may differ, but not what was there
-                before = text.partition("<")[0]
-                assert whole.startswith(before)
-                assert ("by its text" in text) is bool(count)
-                assert len(plain) > len(before) or not count or before == whole
-            else:
-                assert plain == whole
-    assert continued, "no stream was cut in its middle"
+        if number + 1 < KILLS:
+            pair.wait()
+        errors = [text for text in found.pop("refused") if text.startswith("error")]
+        assert errors
+        assert all("the model reports no token ids" in one for one in errors)
+        for model, texts in found.items():
+            assert_continued(model, texts, undisturbed[model])
 
 
-def test_without_leave_a_stream_of_texts_ends_with_an_error_that_says_why(pair):
-    found = asyncio.run(all_of(pair, "refused", STREAMS * 3))
-    pair.name()
-    errors = [one for one in found if one.startswith("error")]
-    assert errors
-    assert all("the model reports no token ids" in one for one in errors)
+def assert_continued(model: str, texts: list[str], undisturbed: list[str]) -> None:
+    continued = 0
+    for text, whole in zip(texts, undisturbed, strict=True):
+        plain, count = cut_out(text)
+        continued += count
+        if "text" in model:  # with other tokens the rest may differ, but not what was there
+            before = text.partition("<")[0]
+            assert whole.startswith(before)
+            assert ("by its text" in text) is bool(count)
+            assert len(plain) > len(before) or not count or before == whole
+        else:
+            assert plain == whole
+    assert continued, f"no stream of {model} was cut in its middle"

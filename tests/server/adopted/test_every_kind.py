@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import numpy as np
@@ -69,10 +70,16 @@ def test_tokens_come_as_the_engine_sends_them(client, kind):
 
 @pytest.mark.parametrize("kind", STREAMED)
 def test_characters_of_several_tokens(client, kind):
-    """The C++ models decode each response by itself, unless BLS accumulates tokens."""
-    chunks = chat(client, kind, messages=ENDLESS, max_tokens=40, stream=True)
+    """The C++ models decode each response by itself, unless BLS accumulates tokens. A response of
+    a busy machine may have all tokens of a character, but not each time.
+    """
+    chunks = chat(client, kind, messages=ENDLESS, max_tokens=100, stream=True)
     text = "".join(one.choices[0].delta.content or "" for one in chunks)
-    assert ("Grüße!" in text) is (kind not in ("cpp", "bls"))
+    if kind in ("cpp", "bls"):
+        assert "\ufffd" in text
+    else:
+        assert "Grüße!" in text
+        assert "\ufffd" not in text.removesuffix("\ufffd")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -136,7 +143,7 @@ def test_control_tokens_of_a_caller_do_not_become_control_tokens(client, kind):
 @pytest.mark.parametrize("kind", STREAMED)
 def test_64_streams_at_once(adopted, kind):
     async def stream(http: httpx.AsyncClient) -> str:
-        body = {**greedy(kind), "messages": ENDLESS, "max_tokens": 40, "stream": True}
+        body = {**greedy(kind), "messages": ENDLESS, "max_tokens": 24, "stream": True}
         url, texts = f"{adopted.proxy.url}/v1/chat/completions", []
         async with http.stream("POST", url, json=body) as answer:
             assert answer.status_code == 200
@@ -174,7 +181,9 @@ def test_limits_hold(client):
 
 def test_a_name_may_be_half_theirs_and_half_ours(client, adopted):
     before = adopted.wait_idle("vllm")["requests_finished"]
-    texts = {content(chat(client, "mixed", max_tokens=5)) for _ in range(60)}
+    with ThreadPoolExecutor(10) as pool:
+        answers = [pool.submit(chat, client, "mixed", max_tokens=5) for _ in range(60)]
+        texts = {content(one.result()) for one in answers}
     theirs = adopted.wait_idle("vllm")["requests_finished"] - before
     assert 15 < theirs < 45
     assert len(texts) == 1

@@ -69,22 +69,26 @@ def ended(proxy: Stack) -> dict[str, list[int]]:
 
 
 async def send_all(proxy: Stack, start_triton) -> Requests:
-    """Each tenant's requests one after the other: the next when the last one's head says that it
-    waits. Then a tritonserver starts.
+    """One request of each tenant, and the next ones when the queue has those. A tritonserver starts
+    when each request's head says that it waits.
     """
-    requests, sent = Requests(proxy), []
-
-    async def of_tenant(tenant: str) -> None:
-        for number in range(REQUESTS // TENANTS):
-            is_held = asyncio.Event()
-            sent.append(asyncio.create_task(requests.send(tenant, number, is_held)))
-            await is_held.wait()
-
+    requests, sent, are_held = Requests(proxy), [], []
     async with requests.client:
-        await asyncio.gather(*(of_tenant(f"tenant-{one}") for one in range(TENANTS)))
+        for number in range(REQUESTS // TENANTS):
+            for tenant in range(TENANTS):
+                are_held.append(asyncio.Event())
+                task = requests.send(f"tenant-{tenant}", number, are_held[-1])
+                sent.append(asyncio.create_task(task))
+            await asyncio.to_thread(until_queued, proxy, len(sent))
+        for one in are_held:
+            await one.wait()
         await asyncio.to_thread(start_triton)
         await asyncio.gather(*sent)
     return requests
+
+
+def until_queued(proxy: Stack, count: int) -> None:
+    eventually(lambda: queue(proxy)["waiting"] == count, 10, f"{count} requests wait")
 
 
 def test_500_requests_from_zero_are_answered_in_the_order_of_each_tenant(start, proxy_of, tmp_path):
@@ -109,7 +113,6 @@ def test_500_requests_from_zero_are_answered_in_the_order_of_each_tenant(start, 
     assert proxy.is_ready()  # or Kubernetes would send it nothing
 
     def start_triton() -> None:
-        eventually(lambda: queue(proxy)["waiting"] == REQUESTS, 10, "the metric counts all")
         late = start("triton", **place)
         file.write_text(listed(late))
 
