@@ -31,7 +31,7 @@ DEV := $(VENV)/.dev
 # Tests start hundreds of processes: without compiled bytecode each compiles all modules first.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: serve help build build-tools doctor check test-fast test test-long test-ci soak mutants fuzz hostile siege schemas train-demo eval-demo bench bench-ttft bench-transport bench-engine bench-cpu lock-hashes sbom findings docs doc-tables clean
+.PHONY: serve help build build-tools doctor check test-fast test test-long soak mutants fuzz hostile siege schemas train-demo eval-demo bench bench-ttft bench-transport bench-engine bench-cpu lock-hashes sbom findings docs doc-tables clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
@@ -88,12 +88,6 @@ test-long: $(DEV) $(VENV)/.smollm2
 	@echo "[make] test-long: attacks, fuzzing, the schema corpus, training, the benchmark, a soak"
 	@$(call finished,test-long,$(RUN) tests.twice $(LONG) $(OPTIONS) --hypothesis-profile $(EXAMPLES) $(PYTEST) \
 	  $(if $(filter few,$(EXAMPLES)),,$(PROPERTIES)))
-
-# test and test-long in one run, which starts and builds what both need once; .ci/run says what it
-# leaves out.
-test-ci: check $(VENV)/.smollm2
-	@echo "[make] test-ci: all tests, without the properties' many examples"
-	@$(call finished,test-ci,$(RUN) tests.twice tests $(OPTIONS) $(PYTEST))
 
 # Mixed streams on a stack of its own; fails where memory grows, or anything is left at the end.
 SOAK_SECONDS ?= 600
