@@ -106,7 +106,7 @@ def _readiness(registry: Registry, ledger: Ledger, found: Sequence[Concern]) -> 
             f"{count} of {len(registry.own_models)} models have no endpoint that is ready"
         )
     if count := len(registry.unfit):
-        messages.append(f"{count} models do not fit their options in models.yaml or the settings")
+        messages.append(f"models that do not fit models.yaml or the settings: {count}")
     if messages:
         body["concerns"] = messages
     if outage:

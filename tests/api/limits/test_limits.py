@@ -221,7 +221,7 @@ class WithAnOldModel(FixedCatalog):
 def test_a_model_that_cannot_be_limited_stops_no_other_and_readiness_counts_it(serve):
     client = serve(ScriptedEngine(deltas("hi")), WithAnOldModel(), max_prompt_tokens=40)
     ready = client.get("/health/ready")
-    said = "1 models do not fit their options in models.yaml or the settings"
+    said = "models that do not fit models.yaml or the settings: 1"
     assert (ready.status_code, ready.json()["concerns"]) == (200, [said])
     bodies = {name: {"model": name, "prompt": "a"} for name in ("demo", "old")}
     asked = {name: client.post(TEXT, json=body) for name, body in bodies.items()}
