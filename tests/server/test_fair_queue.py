@@ -101,8 +101,8 @@ MIXED = 80  # and a batch, where rows are idle
 def test_what_tenants_are_charged_and_what_nobody_is_add_up_to_what_the_engine_counted(
     running,
 ):
-    """Counts all streams of this file, most of which have given up their row, mixed requests beside
-    such streams, and the proxy's own trial of the model.
+    """The sums cover every stream that this file has sent: most of them have given up their row.
+    They also cover mixed requests beside such streams, and the proxy's own trial of the model.
     """
     everybody = (SMALL, LARGE, ALL, SHORT, LONG, BOOKS)
 

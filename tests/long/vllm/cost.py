@@ -48,7 +48,6 @@ def pace_ms(streams: int) -> int:
 
 
 def main(streams: int = 64, rounds: int = 5, step_ms: int = 0) -> None:
-    environment.python()
     step_ms = step_ms or pace_ms(streams)
     say(f"{streams} streams, steps of {step_ms} ms for the scripted engine")
     with running(models(streams, step_ms), **ENVIRONMENT) as stack:

@@ -69,8 +69,8 @@ def ended(proxy: Stack) -> dict[str, list[int]]:
 
 
 async def send_all(proxy: Stack, start_triton) -> Requests:
-    """One request of each tenant, and the next ones when the queue has those. A tritonserver starts
-    when each request's head says that it waits.
+    """Sends one request of each tenant, and the next ones when these are in the queue. Starts a
+    tritonserver when the head of each answer says that its request waits.
     """
     requests, sent, are_held = Requests(proxy), [], []
     async with requests.client:

@@ -20,7 +20,7 @@ from typing import Any
 SEED_BITS = 31
 GRACEFUL = "GracefulHTTPError"  # from 0.29 on: the engine refuses more work
 CPU_KV_CACHE_BYTES = 4 * 10**9
-# From here on its sampler for CPUs draws by a request's seed, also beside requests without one.
+# From this version on, vLLM draws by a request's seed on a CPU also beside requests without one.
 CPU_KEEPS_SEEDS = (0, 29)
 
 
@@ -98,7 +98,7 @@ class Library:
         if self.is_on_cpu:  # where vLLM takes gpu_memory_utilization of the machine's memory
             given.setdefault("kv_cache_memory_bytes", CPU_KV_CACHE_BYTES)
             if tuple(map(int, self.version.split(".")[:2])) < CPU_KEEPS_SEEDS:
-                given.setdefault("use_fp64_gumbel", True)  # this way of drawing keeps them
+                given.setdefault("use_fp64_gumbel", True)  # the older sampler keeps seeds only so
             # Keeps vLLM's worker in its engine's process. As two processes they poll shared memory
             # with sched_yield(2), and on Linux 6.18 others waited 45 s for a second of CPU.
             os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
